@@ -93,15 +93,6 @@ def loss_of(graph: Graph) -> str:
     return next((name for name in seeds if name in made), "")
 
 
-def losses_of_updates(graph: Graph, held: Mapping[str, Array], *streams: Array) -> Array:
-    """The losses of a compiled training whose updates are one micro-batch each; ``streams`` are fed in order."""
-    free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___")) and name not in held]
-    known = {name: value for name, value in held.items() if name in graph.tensors}
-    fed = {name: value.reshape((-1, *(graph.tensors[name].shape or ()))) for name, value in zip(free, streams)}
-    loss = loss_of(graph)
-    return np.ravel(interpreter.execute(graph, {**known, **fed}, fetches=[loss]).outputs[loss])
-
-
 def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
     """What the device holds at the start, as the framework has it."""
     values: Dict[str, Array] = {**net.initial_weights(config.seed), **net.initial_statistics()}

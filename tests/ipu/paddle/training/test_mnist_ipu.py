@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
 
-from ipu_conformance import check, frameworks
+from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.paddle_mnist import Settings
 from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
 
 from ...training import native_reference
-from ...training.executed import losses_of_updates
 
 SHORT = Settings(epochs=1, train_size=5 * 24, test_size=31, batch_size=24)
 """Five updates; the last batch of tests is not full."""
@@ -252,28 +250,3 @@ def test_a_seed_makes_a_run_repeatable(way: str) -> None:
     check.differs(actual=other.costs, other=first.costs, what="the costs of another seed")
     for name, value in first.weights.items():
         check.identical(actual=again.weights[name], expected=value, what=name)
-
-
-def test_the_executed_dump_trains_as_the_device() -> None:
-    """The compiled program, executed by the oracle, gives the costs of the first updates."""
-    from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.trainers import Host
-    from ipu_conformance.workloads.paddle_mnist.training import make_trainer
-
-    few = list(itertools.islice(batches(SHORT), 3))
-    with static_mode():
-        trainer = make_trainer(SHORT, Host(SHORT), native=False)
-        costs = [trainer.train(batch) for batch in few]
-        graph = frameworks.ir("paddle", trainer.compiled)  # type: ignore[attr-defined]
-    if graph is None:
-        pytest.skip("the target does not show its compiled program")
-
-    images, labels = (np.stack([getattr(batch, part) for batch in few]) for part in ("images", "labels"))
-    told = losses_of_updates(graph, dict(_initial(SHORT.seed)), images, labels)
-    tolerance = noise(1, 1)[0][1]
-    check.close(
-        actual=told,
-        expected=np.array(costs),
-        tolerance=replace(tolerance, allowed=tolerance.allowed[: len(few)]),
-        what="the costs of the executed dump",
-    )

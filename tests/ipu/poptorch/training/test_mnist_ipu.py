@@ -10,14 +10,13 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check, frameworks
+from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
 
 from ...training import native_reference
-from ...training.executed import losses_of_updates
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
 SHORT = Settings(
@@ -230,30 +229,3 @@ def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: T
     outcome = verdict(reference, [train(replace(reference.settings, seed=seed)) for seed in seeds])
 
     check.holds(outcome.passed, outcome.sentence)
-
-
-def test_the_executed_dump_trains_as_the_device() -> None:
-    """The compiled program, executed by the oracle, gives the losses of a call: one of seven updates."""
-    import torch
-
-    from ipu_conformance.workloads.poptorch_mnist import model, trainers
-
-    torch.manual_seed(SHORT.seed)
-    network = model.Network(SHORT.dropout)
-    start = {name: value.detach().numpy().copy() for name, value in network.named_parameters()}
-    trainer = trainers.IpuTrainer(network, SHORT)
-    images, labels = next(iter(trainer.training_batches(model.datasets(SHORT)[0])))
-    _, losses = trainer.train(images, labels)
-    graph = frameworks.ir("poptorch", trainer.training_model)
-    trainer.stop_training()
-    if graph is None:
-        pytest.skip("the target does not show its compiled program")
-
-    told = losses_of_updates(graph, start, images.numpy(), labels.numpy())
-    tolerance = noise(SHORT)[0][1]
-    check.close(
-        actual=told,
-        expected=losses.numpy(),
-        tolerance=replace(tolerance, allowed=tolerance.allowed[: SHORT.device_iterations]),
-        what="the losses of the executed dump",
-    )

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check, frameworks, interpreter
+from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance, from_runs
 from ipu_conformance.workloads.keras_mnist import Settings
 from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
@@ -195,37 +195,3 @@ def test_the_workload_converges_like_its_baseline() -> None:
     labels = load(RECORDED.settings.data, train=RECORDED.settings.train_size, test=0).train.labels
     last, blind = max(run.losses[-1] for run in runs), blind_loss(labels)
     check.holds(last < blind, f"a run ends at a loss of {last}, and a blind model at {blind}")
-
-
-def test_the_executed_dump_trains_as_the_device() -> None:
-    """The function of a run, executed by the oracle for every update, leaves the weights that the device has."""
-    import tensorflow as tf
-
-    from ipu_conformance.workloads.keras import training as keras
-    from ipu_conformance.workloads.keras_mnist.training import job_of
-
-    job = job_of(SHORT)
-    start, fed, _ = inputs()
-    with keras.ipu_scope(job.replicas, job.seed):
-        model = job.build()
-        keras.compile_for(model, tf.keras.optimizers.SGD(job.learning_rate), job.steps_per_execution)
-        samples = keras.training_set(job.data.train, job.batch_size, job.seed)
-        model.fit(samples, epochs=job.epochs, steps_per_epoch=job.steps, verbose=0)
-        read = frameworks.ir("tensorflow", model)
-        learned = model.get_weights()
-    if read is None:
-        pytest.skip("the target does not show its compiled program")
-    graph = read() if callable(read) else read
-    names = [weight.name.split(":")[0] for weight in model.weights]
-    state = [name for name, values in graph.initializers.items() if values is None and name not in names]
-    held = {name: np.zeros([length or 0 for length in graph.tensors[name].shape or ()]) for name in state}
-    held.update(zip(names, start), learning_rate=np.array(SHORT.learning_rate))
-    streams = {
-        name: np.stack([np.reshape(batch[part], graph.tensors[name].shape) for batch in fed])
-        for part, name in enumerate(graph.inputs)
-    }
-
-    told = interpreter.execute(graph, {**held, **streams}).variables[0]
-
-    for name, weight, value in zip(WEIGHTS, names, learned):
-        check.close(actual=told[weight], expected=value, tolerance=noise()[name][1], what=f"the executed {name}")
