@@ -127,8 +127,8 @@ def _strided(call: Call) -> Array:
         if masks["shrink_axis"] & bit:
             taken.append(int(begin))
         else:
-            limits = [None if masks[word] & bit else int(each) for word, each in (("begin", begin), ("end", end))]
-            taken.append(slice(*limits, int(step)))
+            first, last = (None if masks[word] & bit else int(each) for word, each in (("begin", begin), ("end", end)))
+            taken.append(slice(first, last, int(step)))
     return np.asarray(call[0][tuple(taken)])
 
 

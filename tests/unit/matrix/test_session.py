@@ -60,7 +60,7 @@ def test_a_failure_counts_if_the_case_passes_afterwards(tmp_path, verdicts, coun
     path = tmp_path / "paddle.provoke0.jsonl"
     loop: Any = _Device(*verdicts)
     with path.open("w", encoding="utf-8") as out:
-        assert session._try_and_look(loop, "inert", "test_a.py::test_one", out) is counted
+        assert session.attempt(loop, "inert", "test_a.py::test_one", out) is counted
 
     assert json.loads(path.read_text(encoding="utf-8"))["verdict"] == counted
 
@@ -70,7 +70,7 @@ def test_a_fault_that_leaves_something_behind_spoils_the_process(tmp_path):
     path = tmp_path / "paddle.provoke0.jsonl"
     loop: Any = _Device(Verdict.KILLED, Verdict.KILLED)
     with path.open("w", encoding="utf-8") as out, pytest.raises(session.SpoiledError, match="inert left something"):
-        session._try_and_look(loop, "inert", "test_a.py::test_one", out)
+        session.attempt(loop, "inert", "test_a.py::test_one", out)
 
     note = json.loads(path.read_text(encoding="utf-8"))
     assert note["verdict"] == "broke"

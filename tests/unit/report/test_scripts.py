@@ -84,8 +84,8 @@ def op_program(result):
 
 def test_a_failed_call_of_an_op_is_a_program_with_the_oracle_s_numbers():
     """The call is there, and what was expected of the output that differed."""
-    right = [(np.float32([3 - k, k - 5]),) for k in (2, 7, 11)]
-    text = op_program(OpResult((right[0], (np.float32([-4.0, 2.5]),), right[2]), {}))
+    right = [(np.array([3 - k, k - 5], np.float32),) for k in (2, 7, 11)]
+    text = op_program(OpResult((right[0], (np.array([-4.0, 2.5], np.float32),), right[2]), {}))
 
     compile(text, "failure.py", "exec")
     assert "inputs=((array([3.0, 2.0], 'float64'), array([2.0, 5.0], 'float64'),), (array([3.0, 7.0]" in text
@@ -128,8 +128,8 @@ with catalogue.inject("update-halved", "paddle-op-difference-is-sum"):
 def test_a_wrong_device_is_shown_by_the_program_alone(tmp_path):
     """It fails by the check's sentence; tests/unit/suite/test_example_target.py has a right device for a training."""
     (tmp_path / "training").write_text(paddle_program("emulator"))
-    right = [(np.float32([3 - k, k - 5]),) for k in (2, 7, 11)]
-    (tmp_path / "call").write_text(op_program(OpResult((right[0], right[1], (np.float32([0.0, 6.0]),)), {})))
+    right = [(np.array([3 - k, k - 5], np.float32),) for k in (2, 7, 11)]
+    (tmp_path / "call").write_text(op_program(OpResult((right[0], right[1], (np.array([0.0, 6.0], np.float32),)), {})))
     answer = run("-c", DEVICES, "training", "call", module=None, cwd=tmp_path)
     said = answer.stdout.splitlines()
 
