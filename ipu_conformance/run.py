@@ -366,7 +366,6 @@ class RunRecord:
     gradients: Optional[Tuple[Weights, ...]] = None
     """Per update, the reduced gradients as the optimizer got them: unscaled and clipped."""
     ir: Optional[Any] = None
-    """The graph of the compiled program, or a function that reads it."""
     trace: Optional[Tuple[Any, ...]] = None
     framework: str = "oracle"
     target: str = "oracle"
