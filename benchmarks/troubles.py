@@ -38,5 +38,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif kind == "hang":
-        while True:
-            ctypes.PyDLL(None).sleep(60)
+        # A signal ends a sleep; nothing ends the second lock of a mutex.
+        library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(256)
+        library.pthread_mutex_lock(mutex)
+        library.pthread_mutex_lock(mutex)
