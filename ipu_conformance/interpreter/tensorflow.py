@@ -99,6 +99,19 @@ def _batch_norm_gradient(call: Call) -> Tuple[Array, ...]:
     return (_as_given(call, gradients[0]), gradients[1], gradients[2], np.zeros(0), np.zeros(0))
 
 
+def _product(call: Call) -> Array:
+    sides = [
+        value.swapaxes(-1, -2) if call.attribute(f"transpose_{side}", default=False) else value
+        for side, value in zip("ab", call.given)
+    ]
+    return oracle("matmul", *sides)
+
+
+def _biased(call: Call) -> Array:
+    behind = 0 if _channels_last(call) else call[0].ndim - 2
+    return call[0] + call[1].reshape(-1, *(1,) * behind)
+
+
 def _bias(call: Call) -> Array:
     axis = call[0].ndim - 1 if _channels_last(call) else 1
     return call[0].sum(axis=tuple(each for each in range(call[0].ndim) if each != axis))
@@ -159,6 +172,8 @@ TENSORFLOW: Table = {
             "ReluGrad": lambda call: call[0] * (call[1] > 0),
             "TanhGrad": lambda call: call[1] * (1 - call[0] * call[0]),
             "SigmoidGrad": lambda call: call[1] * call[0] * (1 - call[0]),
+            "MatMul": _product,
+            "BiasAdd": _biased,
             "BiasAddGrad": _bias,
             "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
             "Conv2D": _convolution,

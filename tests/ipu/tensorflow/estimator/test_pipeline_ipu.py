@@ -295,7 +295,7 @@ def test_evaluation_sees_every_sample(programs: Programs, chain: Chain, loops: i
 
 
 def test_evaluation_uses_what_was_trained(chains: Programs) -> None:
-    """An evaluation restores the newest checkpoint, says its global step, and changes nothing."""
+    """An evaluation restores the newest checkpoint, counts on from its global step, and changes no weight."""
     chain = Chain(replicas=2)
     seen = chains.trained(chain)
     estimator = chains.estimator(chain, seen.folder)
@@ -303,7 +303,7 @@ def test_evaluation_uses_what_was_trained(chains: Programs) -> None:
 
     weights = seen.weights
     check_mean(got["loss"], samples(16) * np.prod(weights.astype(np.float64)), roundings=2)
-    check.equal(actual=got["global_step"], expected=chain.iterations, what="the global step of the evaluation")
+    check.equal(actual=got["global_step"], expected=2 * chain.iterations, what="the global step of the evaluation")
     check.identical(actual=chains.weights(estimator, chain), expected=weights, what="the weights")
 
 
