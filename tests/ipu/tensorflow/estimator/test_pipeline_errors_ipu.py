@@ -128,7 +128,7 @@ def test_options_that_no_pipeline_has_are_refused(programs: Programs) -> None:
 
 
 BUILT: Dict[str, Any] = {
-    "one-stage": (ValueError, "at least two|requires 1", {"computational_stages": [lambda x: x], "device_mapping": None}),
+    "one-stage": (ValueError, "at least two|requires 1", {"computational_stages": [abs], "device_mapping": None}),
     "mapping-too-short": (ValueError, "Each stage must be mapped|requires 1", {"device_mapping": [0]}),
     "schedule-by-name": (TypeError, "pipeline_schedule", {"pipeline_schedule": "Grouped"}),
     "unknown-reduction": (ValueError, "Cannot parse .?most", {"reduction_method": "most"}),
