@@ -174,7 +174,8 @@ def test_a_dynamic_layer_of_old_is_activated(paddle: Any, fluid: Any) -> None:
     with fluid.dygraph.guard():
         start = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
         layer = fluid.dygraph.Linear(3, 2, param_attr=start, bias_attr=False, act="relu")
-        out = layer(fluid.dygraph.to_variable(X)).numpy()
+        out = layer(fluid.dygraph.to_variable(Y)).numpy()
 
-    expected = np.maximum(X.sum(1, keepdims=True) / 2, 0).repeat(2, 1)
+    # The sum of one row is below zero, that of the other above.
+    expected = np.maximum(Y.sum(1, keepdims=True) / 2, 0).repeat(2, 1)
     check.identical(actual=out, expected=expected, what="the output")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
@@ -69,6 +69,22 @@ def _shared(original: Original, handle: Any, data: Any) -> None:
     handle.array = data
 
 
+def _of_their_own(found: Any) -> Any:
+    """Another class of the same name and behaviour."""
+    return type(found.__name__, (found,), {}) if isinstance(found, type) else found
+
+
+def _without_a_reason(original: Original, module: str, name: str) -> None:
+    raise AttributeError(name)
+
+
+def _without_batch(functions: Mapping[str, Any]) -> Mapping[str, Any]:
+    def data(name: str, shape: Any, append_batch_size: bool = True, **words: Any) -> Any:
+        return functions["data"](name, shape, False, **words)
+
+    return {**functions, "data": data}
+
+
 for _name, _area, _place, _what, _wrong in (
     ("half-program-runs-in-float32", "numerics", f"{PRECISION}:_insert", "programs in float16 compute in float32",
      always(None)),
@@ -111,5 +127,13 @@ for _name, _area, _place, _what, _wrong in (
      "old layers have no activation behind them", lambda original, value, act: value),
     ("paddle-fluid-models-without-weights", "weights", "paddle.legacy.io:load_persistables",
      "a model of old is loaded with weights of zeros", _of_zeros),
+    ("paddle-fluid-weights-not-loaded", "weights", "paddle.legacy.io:load_params",
+     "weights that were saved are not loaded", always(None)),
+    ("paddle-fluid-feeds-without-batch", "streams", "name:paddle.legacy.layers:_FUNCTIONS",
+     "a feed of old has the shape that it is given, without a batch in front", _without_batch),
+    ("paddle-fluid-classes-of-its-own", "plan", "paddle.legacy.compiler:__getattr__",
+     "old names of classes for IPUs stand for other classes", result(_of_their_own)),
+    ("paddle-fluid-refuses-without-a-reason", "plan", "paddle.legacy.table:missing",
+     "a name that Paddle no longer has is refused without a reason", _without_a_reason),
 ):  # fmt: skip
     register(Fault(_name, _area, _place, _what, _wrong), __name__)

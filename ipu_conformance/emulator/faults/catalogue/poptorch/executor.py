@@ -227,6 +227,15 @@ def _all_but_the_last(original: Original, returned: Any, slot_outputs: Any, leaf
     return joined[:-1] if joined.dim() == 1 < len(joined) and not slot_outputs[0][0][leaf].dim() else joined
 
 
+@patch("keys-taken-by-place", "streams", "poptorch.run.calls:Call.order_as",
+       "tensors of a dictionary with its keys in another order are taken in the order in which they come")  # fmt: skip
+def _by_place(original: Original, call: Any, template: Any) -> None:
+    given = call.tensors
+    original(call, template)
+    for place, tensor in zip(call.places, given):
+        call.leaves[place] = tensor
+
+
 @patch("half-computed-in-single", "numerics", "poptorch.run.micro_batches:device_type",
        "inputs and weights of 16 bits have 32 on the device")  # fmt: skip
 def _in_single(original: Original, dtype: Any) -> Any:
@@ -273,6 +282,8 @@ for _fault in (
           result(lambda value: value.bfloat16().to(value.dtype) if value.is_floating_point() else value)),
     Fault("executor-s-model-is-a-copy", "weights", "poptorch.run.inspection:Inspection.model",
           "the executor's model is another one than the user's", result(copy.copy)),
+    Fault("perf-counters-once-a-call", "ir", "poptorch.run.inspection:RunTimes.add",
+          "a call has one moment however many micro-batches it has", argument("steps", always(1))),
     Fault("compilation-takes-no-time", "ir", "poptorch.run.inspection:Inspection.compilationTime",
           "compiling takes no time, even before it happens", result(always(timedelta()))),
     Fault("evaluation-mode-ignored", "plan", "poptorch.run.executor:_shallow",

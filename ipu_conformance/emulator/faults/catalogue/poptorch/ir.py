@@ -148,6 +148,7 @@ for _fault in (
     _row("scopes-lost", "ops are not named after their modules",
          lambda graph: _each(graph, lambda op: replace(op, name=op.name.rpartition("/")[2]))),
     _row("optimizer-is-sgd", "Adam is lowered to SGD", lambda graph: _retyped(graph, "AdamVarUpdate", "SGD0VarUpdate")),
+    _row("ctc-is-nll", "a CTC loss is lowered to that of one class", lambda graph: _retyped(graph, "Ctc", "Nll")),
     Fault("poptorch-ir-not-accumulated", "ir", UPDATES, "gradients are updated without being accumulated",
           popart.trained_with(accumulation=1)),
     _row("labels-wide", "integers keep 64 bits", _dtypes_kept),

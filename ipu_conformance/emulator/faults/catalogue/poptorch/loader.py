@@ -58,5 +58,8 @@ for _fault in (
           argument("drop_last", never)),
     Fault("loader-rebatch-loses-rest", "streams", REBATCH, "the rows left at the end are always dropped",
           argument("drop_last", always(True))),
+    Fault("loader-joined-batches-lose-rest", "streams", "poptorch.data.dataloader:_CombinedBatchSampler.__init__",
+          "batches of a sampler that do not make a combined batch are dropped",
+          argument("drop_last", always(True))),
 ):  # fmt: skip
     register(_fault, __name__)

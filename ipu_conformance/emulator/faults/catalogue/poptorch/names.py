@@ -7,8 +7,9 @@ import enum
 import sys
 from typing import Any, Callable, Iterator
 
-from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, argument, patch, register, result
+from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, argument, never, patch, register, result
 
+CAPTURE = "poptorch.compile.capture"
 DIAGNOSTICS = "poptorch.options.diagnostics"
 PROFILING = "poptorch.api.profiling:Channel"
 Original = Callable[..., Any]
@@ -31,6 +32,8 @@ for _name, _place, _what, _wrong in (
      lambda kind: type(kind.__name__, (Exception,), {})),
     ("parser-half-made", "poptorch.run.arguments:ICustomArgParser.__abstractmethods__",
      "a parser may lack its methods", always(frozenset())),
+    ("popart-member-turned", "poptorch.beside.popart:RecomputationType",
+     "members of an enumeration of popart have the numbers of their neighbours", _turned),
 ):  # fmt: skip
     register(Fault(f"poptorch-{_name}", "plan", f"name:{_place}", _what, _wrong), __name__)
 
@@ -45,6 +48,13 @@ for _fault in (
           "every error says that it comes from another part of the stack", argument("type", always("popart_error"))),
     Fault("poptorch-error-hides-its-location", "plan", f"{DIAGNOSTICS}:Error.__str__",
           "the text of an error does not say where it was raised", lambda original, error: error.message),
+    Fault("poptorch-tracer-speaks", "plan", f"{CAPTURE}:_refusal",
+          "what cannot be traced is refused in the words of the tracer",
+          lambda original, error, excludes: type(original(error, excludes))(str(error))),
+    Fault("poptorch-forward-s-error-replaced", "plan", f"{CAPTURE}:_is_the_users",
+          "what forward raises becomes an error of the framework", never),
+    Fault("poptorch-alone-is-one-of-two", "plan", "poptorch.beside.popdist:getNumInstances",
+          "a program that was started alone is told of two instances", always(2)),
     Fault("poptorch-module-text-cut", "plan", "poptorch.compile.blocks:module_repr",
           "the text of a module leaves out its layers", result(lambda text: text.partition("\n")[0])),
     Fault("poptorch-bar-drawn-anywhere", "plan", "poptorch.compile.observers:progress_bar",

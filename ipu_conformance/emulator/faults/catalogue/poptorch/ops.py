@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
@@ -35,6 +35,29 @@ def _called_once(original: Original, operation: Any, inputs: Sequence[Any]) -> L
        "all steps are decoded whatever the length")  # fmt: skip
 def _of_full_length(original: Original, probs: Any, lengths: Any, *arguments: Any, **settings: Any) -> Any:
     return original(probs, lengths * 0 + probs.shape[0], *arguments, **settings)
+
+
+@patch("ctc-loss-of-the-longest", "numerics", "poptorch.ops.ctc:_on_device",
+       "every sequence of a CTC loss is as long as the longest one")  # fmt: skip
+def _as_the_longest(original: Original, lengths: Any) -> Any:
+    right = original(lengths)
+    return right * 0 + right.max()
+
+
+@patch("count-of-a-guessed-length", "plan", "poptorch.compile.substitutes:captured",
+       "a bincount without minlength counts the numbers below 8")  # fmt: skip
+def _guessed(original: Original, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    import torch
+
+    counts = function in (torch.bincount, torch.Tensor.bincount)
+    return original(function, args, {"minlength": 8, **kwargs} if counts else kwargs)
+
+
+@patch("attention-sees-what-is-masked", "numerics", "poptorch.compile.substitutes:captured",
+       "masks of an attention have no effect")  # fmt: skip
+def _unmasked(original: Original, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    masks = {name: None for name in ("attn_mask", "key_padding_mask") if name in kwargs}
+    return original(function, args, {**kwargs, **masks})
 
 
 @patch("nearest-point-sampled", "numerics", "poptorch.ops.computed:_farthest",

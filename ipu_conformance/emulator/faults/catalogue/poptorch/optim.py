@@ -11,7 +11,7 @@ UPDATE = "poptorch.optim.update:DeviceUpdate"
 OPTIMIZER = "poptorch.optim.optimizers:Optimizer"
 READ = "poptorch.optim.read"
 MACHINE = "poptorch.run.machine:TorchMachine"
-IPU_STATE = "ipu_state"
+IPU_STATE, IPU_PARAM = "ipu_state", "ipu_param"
 Original = Callable[..., Any]
 
 
@@ -165,6 +165,12 @@ def _groups_alone(original: Original, optimizer: Any, state: Mapping[str, Any]) 
        "a state that is moved to another optimizer becomes zero")  # fmt: skip
 def _moved(original: Original, optimizer: Any, state: Mapping[str, Any]) -> None:
     original(optimizer, {**state, IPU_STATE: _zeros(state.get(IPU_STATE))})
+
+
+@patch("optimizer-numbers-not-restored", "update", f"{OPTIMIZER}.set_state_dict",
+       "loading an optimizer leaves out the numbers of the device")  # fmt: skip
+def _without_numbers(original: Original, optimizer: Any, state: Mapping[str, Any]) -> None:
+    original(optimizer, {**state, IPU_PARAM: {}})
 
 
 @patch("extra-arguments-dropped", "update", f"{OPTIMIZER}._begin",

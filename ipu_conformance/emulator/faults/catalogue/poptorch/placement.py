@@ -49,8 +49,8 @@ def _unnamed(original: Original, *arguments: Any, **settings: Any) -> Callable[[
 for _fault in (
     Fault("layer-with-a-block-not-called", "plan", "poptorch.compile.blocks:_BlockBegun.__call__",
           "a layer that begins a block gives back what it gets", lambda original, layer, value: value),
-    Fault("scope-swallows-errors", "plan", "poptorch.compile.blocks:TagScope.__exit__",
-          "what goes wrong inside of a group or a scope is not raised", result(always(True))),
+    Fault("scope-swallows-errors", "plan", "poptorch.ops.multiconv:MultiConv.__exit__",
+          "what goes wrong inside of a group of convolutions is not raised", result(always(True))),
     Fault("closed-block-goes-on", "plan", f"{FORWARD}.resume", "a block does not end with its scope", always(None)),
     Fault("automatic-ids-from-one", "plan", f"{FORWARD}._automatic_id", "the first automatic id is 1",
           always("1")),
