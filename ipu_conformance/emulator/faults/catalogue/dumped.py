@@ -128,7 +128,7 @@ POPART: Tuple[Row, ...] = (
     ("bias-lost", "the last bias is not added", lost(_adding_a_bias)),
     ("sub-swapped", "the last difference has its terms swapped", changed(of_type("Sub"), swapped)),
     ("wrong-axis", "probabilities are those of samples, not of classes",
-     changed(of_type("LogSoftmax"), attribute("axis", lambda axis: 1 - axis))),
+     changed(of_type("LogSoftmax", "Softmax"), attribute("axis", lambda axis: 1 - axis))),
     ("accumulation-lost", "the last gradient is not accumulated", lost(_accumulating)),
     ("state-stale", "the last update reads the velocity of the one before",
      changed(of_type("SGD2VarUpdate"), _stale)),

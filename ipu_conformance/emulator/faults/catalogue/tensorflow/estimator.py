@@ -99,6 +99,21 @@ def _summed(original: Any, program: Any, total: Any) -> Any:
 # What comes back to the host
 
 
+@patch("estimator-host-call-trains", "update", "tensorflow.estimator.specs:IPUEstimatorSpec.__new__",
+       "a host_call stands for the training operation")  # fmt: skip
+def _host_call_trains(original: Any, kind: Any, mode: str, *arguments: Any, **settings: Any) -> Any:
+    if settings.get("host_call") is not None and settings.get("train_op") is None:
+        settings["train_op"] = settings.get("loss")
+    return original(kind, mode, *arguments, **settings)
+
+
+@patch("estimator-host-call-built-only", "update", f"{LOOP}._called_on_host",
+       "what host_call returns is built, and a loop does not run it")  # fmt: skip
+def _built_only(original: Any, program: Any, loss: Any, outfeed: Any) -> Any:
+    original(program, loss, outfeed)
+    return loss
+
+
 @patch("estimator-device-metrics-lost", "streams", "tensorflow.estimator.metrics:DeviceMetrics.values",
        "metrics of the device stay at 0")  # fmt: skip
 def _zeros(original: Any, metrics: Any) -> List[Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, patch, register
+from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, patch, register, result
 
 OPTIONS = "tensorflow.legacy.options"
+COUNT, MODE = "gradient_accumulation_count", "outfeed_mode"
 
 
 @patch("legacy-options-replaced", "plan", f"{OPTIONS}:_set", "options of a library replace those that were there")
@@ -21,6 +22,12 @@ def _inverted(original: Any, options: Any, option: Any, value: Any) -> None:
     original(options, option, not value if isinstance(value, bool) else value)
 
 
+def _new_adam(old: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.keras.optimizers.Adam
+
+
 for _name, _function, _what, _wrong in (
     ("legacy-options-shared", "tensorflow.config.ipu_config:IpuOptions.snapshot",
      "options in force are those that the program still changes", lambda original, options: options),
@@ -29,5 +36,15 @@ for _name, _function, _what, _wrong in (
      lambda original, model, name, zero_based=True: original(model, name or "functional", zero_based)),
     ("addons-layer-missing", "name:tensorflow.addons.keras.layers:SerialDense",
      "the add-ons have no dense layer in pieces", always(GONE)),
+    ("legacy-optimizer-new", "name:stock.keras.optimizer_v2.adam:Adam",
+     "the optimizer of an old module is Keras' new one", _new_adam),
+    ("legacy-models-imitated", "name:tensorflow.legacy.keras_models:MODELS",
+     "models of earlier SDKs are made, and nothing says what took their place",
+     lambda models: dict.fromkeys(models, dict)),
+    ("legacy-count-halved", "tensorflow.legacy.pipelines:renamed",
+     "a pipeline has half as many micro-batches as its old option says",
+     result(lambda named: {**named, COUNT: named[COUNT] // 2})),
+    ("legacy-last-is-all", "tensorflow.legacy.queues:today", "an old outfeed of the last value keeps all",
+     result(lambda given: (given[0], {name: value for name, value in given[1].items() if name != MODE}))),
 ):  # fmt: skip
     register(Fault(_name, "plan", _function, _what, _wrong), __name__)
