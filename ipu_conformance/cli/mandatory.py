@@ -50,7 +50,10 @@ def _check(args: argparse.Namespace) -> int:
 
 def _update(args: argparse.Namespace) -> int:
     collected = _collected()
-    before = mandatory.shipped().cases if mandatory.FILE.exists() else frozenset()
+    try:
+        before = mandatory.shipped().cases
+    except mandatory.MandatoryError:  # whatever is wrong with the list, this remakes it
+        before = frozenset()
     lists = levels.shipped()
     matrix = table.read()
     made = mandatory.computed(

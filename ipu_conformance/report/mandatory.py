@@ -44,8 +44,8 @@ class Mandatory:
         """Write the ids by family with their digest, whole or not at all."""
         families: Dict[str, List[str]] = {}
         for case in sorted(self.cases):
-            family, parameters = parted(case)
-            families.setdefault(family, []).append(parameters)
+            family, _ = parted(case)
+            families.setdefault(family, []).append(case[len(family) :])
         rows = ",\n".join(f"{json.dumps(family)}: {json.dumps(each)}" for family, each in sorted(families.items()))
         with replacing(path) as beside:
             beside.write_text(f'{{\n"digest": "{self.digest}",\n"cases": {{\n{rows}\n}}\n}}\n', encoding="utf-8")
@@ -60,9 +60,7 @@ def read(path: Path = FILE) -> Mandatory:
     """The list of a file, whose digest must be its own."""
     data = _json(path)
     try:
-        cases = frozenset(
-            f"{family}[{each}]" if each else family for family, members in data["cases"].items() for each in members
-        )
+        cases = frozenset(family + each for family, members in data["cases"].items() for each in members)
         digest = data["digest"]
     except (KeyError, TypeError, AttributeError) as error:
         raise MandatoryError(f"{path.name} holds no mandatory list: {error!r}; install the package again.") from error

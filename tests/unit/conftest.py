@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Iterator, List
 
@@ -20,6 +21,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     """Workers begin with long tests, so that at the end none waits for another; a file's tests stay together."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts() -> None:
+    """Control-C is heard: a shell that starts a run in the background has it ignored, in all that the run starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ CASES = ("a.py::test_a[x]", "a.py::test_a[y]", "b.py::test_b", "c.py::test_c[z]"
 
 
 def test_the_list_is_read_as_it_was_written(tmp_path):
-    """Cases with parameters and without."""
-    Mandatory(frozenset(CASES)).write(tmp_path / "m.json")
+    """Cases with parameters, with an empty one and without."""
+    cases = {*CASES, "d.py::test_e[]"}
+    Mandatory(frozenset(cases)).write(tmp_path / "m.json")
 
-    assert mandatory.read(tmp_path / "m.json").cases == set(CASES)
+    assert mandatory.read(tmp_path / "m.json").cases == cases
 
 
 def test_a_list_that_was_changed_by_hand_is_refused(tmp_path):

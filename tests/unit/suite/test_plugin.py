@@ -11,7 +11,9 @@ import pytest
 
 from ipu_conformance import cases, plugin, tally, workers
 from ipu_conformance.asking import SELECTION, matches_cases_only
+from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.selection import Selection
+from ipu_conformance.targets import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -405,6 +407,7 @@ def test_cases_without_any_framework_prove_nothing(pytester, monkeypatch):
     result.stdout.fnmatch_lines(["FAILED: No framework can run, so no device was tested; see *doctor*"])
 
 
+@pytest.mark.usefixtures("_catalogue")
 def test_an_active_fault_stands_in_the_header(pytester, monkeypatch):
     """Nobody mistakes a device that is wrong on purpose for a wrong one."""
     pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
@@ -415,6 +418,14 @@ def test_an_active_fault_stands_in_the_header(pytester, monkeypatch):
     result.stdout.fnmatch_lines(["ipu fault: update-halved is on, the device is wrong on purpose (IPU_*)"])
 
 
+@pytest.fixture
+def _catalogue():
+    """The rows of faults are registered: pytester forgets the modules that a run imports, the table does not."""
+    for framework in FRAMEWORKS:
+        catalogue.load(framework)
+
+
+@pytest.mark.usefixtures("_catalogue")
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
@@ -435,6 +446,7 @@ def test_an_unknown_fault_is_refused_before_any_case(pytester, monkeypatch, faul
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
 
 
+@pytest.mark.usefixtures("_catalogue")
 @pytest.mark.parametrize("fault", ["inert", "off:paddle.nesterov", "slip:core.streams:join?"])
 def test_a_fault_of_one_framework_is_on_in_a_run_of_several(pytester, monkeypatch, fault):
     """The frameworks that do not have it are right."""
