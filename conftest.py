@@ -9,7 +9,7 @@ from typing import Optional
 
 import pytest
 
-from ipu_conformance import ending
+from ipu_conformance.workers import ending
 
 pytest_plugins = ["pytester"]
 

@@ -10,9 +10,9 @@ from typing import Dict, List, Optional, Sequence
 import pytest
 
 from ipu_conformance import levels
-from ipu_conformance.scheduling import framework_of
 from ipu_conformance.selection import LEVELS, Selection
 from ipu_conformance.targets import FRAMEWORKS
+from ipu_conformance.workers.scheduling import framework_of
 
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""

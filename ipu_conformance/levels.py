@@ -18,7 +18,7 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequ
 
 from ipu_conformance.atomic_write import replacing
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import RUN_FILES, framework_of, program_of, run_of
+from ipu_conformance.workers.scheduling import RUN_FILES, framework_of, program_of, run_of
 
 FILE = Path(__file__).with_name("levels.json")
 SMOKE_CASES = 300

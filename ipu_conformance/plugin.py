@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional
 
 import pytest
 
-from ipu_conformance import cases, ending, garbage, guard, targets, workers
+from ipu_conformance import cases, targets
 from ipu_conformance.asking import SELECTION, asked_paths, asks_for_cases, matches_cases_only, selection_of
 from ipu_conformance.cases import case_id, frameworks_of, in_suite
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.garbage import GARBAGE
-from ipu_conformance.packing import Packing
 from ipu_conformance.selection import OPTIONS, Selection
 from ipu_conformance.tally import TALLY, Tally
 from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
-from ipu_conformance.watch import Watch, opened
+from ipu_conformance.workers import ending, garbage, guard, hooks
+from ipu_conformance.workers.garbage import GARBAGE
+from ipu_conformance.workers.packing import Packing
+from ipu_conformance.workers.watch import Watch, opened
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -71,10 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(config.stash[GARBAGE], "ipu_conformance_garbage")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
-        config.pluginmanager.register(workers.XdistHooks(), "ipu_conformance_xdist")
+        config.pluginmanager.register(hooks.XdistHooks(), "ipu_conformance_xdist")
         if hasattr(config, "workerinput") or config.getoption("tx", None):
             config.pluginmanager.register(Packing(), "ipu_conformance_packing")
-        workers.limit(config)
+        hooks.limit(config)
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Watch(opened(Path(config.workerinput["ipu_stacks"]))), "ipu_conformance_watch")
     elif not config.getoption("tx", None) and guard.is_possible():
@@ -94,7 +95,7 @@ def _lease(config: pytest.Config) -> None:
     leased = {name: targets[choice.target] for name, choice in chosen.items() if choice and choice.target}
     leased = {name: target for name, target in leased.items() if target.devices()}
     if leased:
-        from ipu_conformance.leasing import Leasing
+        from ipu_conformance.workers.leasing import Leasing
 
         repeat = bool(config.getoption("ipu_report"))
         config.pluginmanager.register(Leasing(config, leased, repeat=repeat), "ipu_conformance_leasing")
@@ -129,7 +130,7 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
             lines.append(f"ipu {choice.framework}: left out ({why})")
     if os.environ.get(FAULT):
         lines.append(f"ipu fault: {os.environ[FAULT]} is on, the device is wrong on purpose ({FAULT})")
-    asked, started = config.stash.get(workers.WORKERS, (0, 0))
+    asked, started = config.stash.get(hooks.WORKERS, (0, 0))
     if started < asked:
         lines.append(f"ipu workers: {started} of {asked}, one a core (the emulator only computes)")
     return lines

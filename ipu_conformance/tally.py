@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Set
 
 import pytest
 
-from ipu_conformance.scheduling import framework_of
+from ipu_conformance.workers.scheduling import framework_of
 
 
 def area_of(nodeid: str) -> str:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from benchmarks.suite_time.clock import FOLDER
-from ipu_conformance.scheduling import NEUTRAL, framework_of
 from ipu_conformance.text_table import text_table
+from ipu_conformance.workers.scheduling import NEUTRAL, framework_of
 
 DEFAULT = ["tests/ipu", "-m", "ipu", "--ipu-level", "qualify", "-n", "2", "-q"]
 PHASES = ("import", "collection", "compiling", "executing", "oracle", "tolerance", "case", "teardown", "other")

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Set, Tuple
 
 import pytest
 
-from ipu_conformance.scheduling import NEUTRAL, framework_of
+from ipu_conformance.workers.scheduling import NEUTRAL, framework_of
 
 FOLDER = "SUITE_TIME_FOLDER"
 FRAMEWORKS = ("tensorflow", "torch", "paddle")

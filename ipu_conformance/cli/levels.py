@@ -10,9 +10,9 @@ from typing import Dict
 
 from ipu_conformance import levels
 from ipu_conformance.matrix import kill_tables
-from ipu_conformance.scheduling import framework_of
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.text_table import text_table
+from ipu_conformance.workers.scheduling import framework_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

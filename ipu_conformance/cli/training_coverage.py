@@ -11,9 +11,9 @@ from typing import Dict, List, Set, Tuple
 import pytest
 
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import framework_of
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.text_table import text_table
+from ipu_conformance.workers.scheduling import framework_of
 
 
 class _Collected:

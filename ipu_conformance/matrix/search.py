@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ipu_conformance.matrix.verdict import Verdict
-from ipu_conformance.scheduling import framework_of, program_of
+from ipu_conformance.workers.scheduling import framework_of, program_of
 
 HOPE = 0.3
 """The chance that a family notices a fault which nothing is known of and no other family meets."""

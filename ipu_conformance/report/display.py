@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, TextIO, Tuple
 
 from ipu_conformance.report.results import FAILED, SKIPPED, Result, chapter_of, result_of
-from ipu_conformance.scheduling import cost, framework_of
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.text_table import text_table
+from ipu_conformance.workers.scheduling import cost, framework_of
 
 NEUTRAL = "none"
 EVERY_SHARE, EVERY_SECONDS = 0.1, 60.0

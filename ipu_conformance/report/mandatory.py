@@ -162,6 +162,6 @@ def _json(path: Path) -> Any:
 
 def of_frameworks(cases: Iterable[str], frameworks: Sequence[str]) -> FrozenSet[str]:
     """The cases that need one of these frameworks, or none."""
-    from ipu_conformance.scheduling import framework_of
+    from ipu_conformance.workers.scheduling import framework_of
 
     return frozenset(case for case in cases if framework_of(case) in (None, *frameworks))

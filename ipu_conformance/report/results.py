@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ipu_conformance.check.failure import CaseReference
-from ipu_conformance.scheduling import framework_of
 from ipu_conformance.targets import FRAMEWORKS
+from ipu_conformance.workers.scheduling import framework_of
 
 PASSED, FAILED, SKIPPED = OUTCOMES = ("passed", "failed", "skipped")
 CHECK, ERROR, CRASH, TIME_LIMIT = CAUSES = ("check", "error", "crash", "time limit")

@@ -6,7 +6,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.scheduling import chunks, cost
+from ipu_conformance.workers.scheduling import chunks, cost
 
 
 class ShardError(ConformanceError):

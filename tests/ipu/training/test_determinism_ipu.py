@@ -12,7 +12,7 @@ import numpy as np
 
 from ipu_conformance import check, targets
 from ipu_conformance.run import RunConfig, RunRecord
-from ipu_conformance.scheduling import THREADS
+from ipu_conformance.workers.scheduling import THREADS
 
 from .frame import Runs, data_of, net_of
 from .table import GRID, each

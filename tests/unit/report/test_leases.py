@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from ipu_conformance import leases
-from ipu_conformance.leases import LeaseError, Leases
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import repetitions, verification
+from ipu_conformance.workers import leases
+from ipu_conformance.workers.leases import LeaseError, Leases
 from tests.unit.suite.conftest import lean, pytester  # noqa: F401  fixtures
 
 DEVICES = ("d0", "d1", "d2", "d3", "d4")
@@ -44,7 +44,7 @@ def test_more_devices_than_there_are_are_refused():
 def test_the_lease_of_a_crashed_holder_is_free():
     """The system drops its locks."""
     program = (
-        "import os, time; from ipu_conformance.leases import Leases\n"
+        "import os, time; from ipu_conformance.workers.leases import Leases\n"
         f"lease = Leases('acme', {DEVICES!r}).of({DEVICES!r}, 5, 1.0, 'a case')\n"
         "lease.__enter__(); print('held', flush=True); time.sleep(60)"
     )

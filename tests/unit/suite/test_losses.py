@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import guard, workers
 from ipu_conformance.cases import suite_folder
-from ipu_conformance.watch import loss, patience
+from ipu_conformance.workers import guard, hooks
+from ipu_conformance.workers.watch import loss, patience
 
 ROOT = Path(__file__).resolve().parents[3]
 LOSSES = """
@@ -118,9 +118,9 @@ def test_a_lost_case_of_the_suite_says_how_to_run_it_alone(tmp_path):
         gateway=SimpleNamespace(id="gw3", _io=None),
     )
     crashed: Any = SimpleNamespace(node=node)
-    hooks = workers.XdistHooks()
-    hooks._stacks = tmp_path
-    hooks.pytest_handlecrashitem(nodeid, crashed)
+    xdist_hooks = hooks.XdistHooks()
+    xdist_hooks._stacks = tmp_path
+    xdist_hooks.pytest_handlecrashitem(nodeid, crashed)
 
     for report in (guard.lost_report(item, loss("", -11)), crashed):
         said = str(report.longrepr).splitlines()

@@ -8,7 +8,7 @@ from typing import Any, Dict
 import execnet
 import pytest
 
-from ipu_conformance.packing import PACKED, TYPE
+from ipu_conformance.workers.packing import PACKED, TYPE
 
 
 def report(**fields: Any) -> pytest.TestReport:

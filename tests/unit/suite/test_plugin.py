@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import cases, plugin, tally, workers
+from ipu_conformance import cases, plugin, tally
 from ipu_conformance.asking import SELECTION, matches_cases_only
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.selection import Selection
 from ipu_conformance.targets import FRAMEWORKS
+from ipu_conformance.workers import hooks
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -216,7 +217,7 @@ def test_the_emulator_has_no_more_workers_than_cores(kinds, expression, started,
         stash={SELECTION: SimpleNamespace(kinds=kinds)},
         getoption={"markexpr": expression}.get,
     )
-    workers.limit(config)
+    hooks.limit(config)
 
     assert len(config.option.tx) == started
 

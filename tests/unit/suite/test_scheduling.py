@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu_conformance.scheduling import (
+from ipu_conformance.workers.scheduling import (
     CHUNK,
     NEUTRAL,
     THREADS,

@@ -14,9 +14,9 @@ import pytest
 
 from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
 from ipu_conformance.cases import command_of
-from ipu_conformance.scheduling import threads
 from ipu_conformance.tally import TALLY
-from ipu_conformance.watch import LossReport, loss
+from ipu_conformance.workers.scheduling import threads
+from ipu_conformance.workers.watch import LossReport, loss
 
 WORKERS = pytest.StashKey[Tuple[int, int]]()
 """How many workers were asked for, and how many are started."""
@@ -68,7 +68,7 @@ class XdistHooks:
         """Spread by framework, unless another distribution was asked for."""
         if config.getoption("dist") != "load":
             return None
-        from ipu_conformance.scheduling import FrameworkScheduling
+        from ipu_conformance.workers.scheduling import FrameworkScheduling
 
         return FrameworkScheduling(config, log)
 

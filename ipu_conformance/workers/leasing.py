@@ -14,9 +14,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ipu_conformance import notes
-from ipu_conformance.leases import LeaseError, Leases
 from ipu_conformance.report.repetitions import JOINED
 from ipu_conformance.targets import Target
+from ipu_conformance.workers.leases import LeaseError, Leases
 
 TIME_LIMIT = 600.0
 """Seconds that a case waits for its devices."""

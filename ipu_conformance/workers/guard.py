@@ -21,9 +21,9 @@ from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Set, Tu
 
 import pytest
 
-from ipu_conformance import ending
 from ipu_conformance.cases import command_of
-from ipu_conformance.watch import Loss, LossReport, Watch, content, loss
+from ipu_conformance.workers import ending
+from ipu_conformance.workers.watch import Loss, LossReport, Watch, content, loss
 
 PR_SET_PDEATHSIG = 1
 PAUSE = 0.05
