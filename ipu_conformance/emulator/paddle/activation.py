@@ -92,13 +92,15 @@ def _change_programs(base: Any) -> None:
 
 def _change_layers() -> None:
     """``paddle.jit`` makes one program of a model for the device, and runs it there."""
-    from paddle.jit.dy2static import partial_program, program_translator
+    from paddle.jit.dy2static import function_spec, partial_program, program_translator
 
     from ipu_conformance.emulator.paddle.run import dynamic
 
     symbolic, layer = program_translator.SymbolicStaticFunction, partial_program.PartialProgramLayer
     symbolic._perform_call = dynamic.as_one_program(symbolic._perform_call)
     layer.__call__ = dynamic.on_the_device(layer.__call__)
+    spec = function_spec.FunctionSpec
+    spec.args_to_input_spec = dynamic.with_shapes_as_asked(spec.args_to_input_spec)
 
 
 def _change_predictors(inference: Any, core: Any) -> None:

@@ -262,6 +262,13 @@ OP_HANDLER = refuse(
     error=Unimplemented,
     sentence=lambda unknown: f"Found unimplemented op_handler(s) for IPU: {', '.join(dict.fromkeys(unknown))}",
 )
+DIMENSIONS = refuse(
+    "paddle.dimensions",
+    when=lambda type, shape: any(length <= 0 for length in shape),
+    error=InvalidArgument,
+    sentence="{type} makes a constant of the shape {shape}: IPU doesn't support non-positive dimensions; give every "
+    "dimension a length of at least 1",
+)
 CUSTOM_OP = refuse(
     "paddle.custom-op",
     when=lambda name, known, registered: not known,
@@ -324,8 +331,15 @@ FEED = refuse(
     sentence=lambda name, feed, wanted: f"The feed {name} is missing: feed {', '.join(wanted)} to the program",
 )
 
-_COPIED = {("int64", "int32"), ("float32", "float16"), ("float16", "float32")}
+_COPIED = {("int64", "int32"), ("float64", "float32"), ("float32", "float16"), ("float16", "float32")}
 """Types that are copied into others; of float16 the vendor's predictors decide, and the sources say nothing."""
+EMPTY_FEED = refuse(
+    "paddle.empty-feed",
+    when=lambda name, shape: 0 in shape,
+    error=InvalidArgument,
+    sentence="The feed {name} has the shape {shape} and holds nothing: IPU doesn't support non-positive dimensions; "
+    "feed at least one element",
+)
 FEED_TYPE = refuse(
     "paddle.feed-type",
     when=lambda name, given, expected: given != expected and (given, expected) not in _COPIED,

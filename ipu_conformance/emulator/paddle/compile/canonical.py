@@ -112,11 +112,20 @@ def _pass_through(call: Call, row: Any, writer: Writer) -> None:
 
 def _translate(call: Call, writer: Writer) -> None:
     try:
+        refusals.DIMENSIONS(type=call.type, shape=_written_out(call, writer))
         translate(call, writer)
     except IRError as error:
         if call.type in handlers():
             raise Unimplemented(f"{error}; the emulator does not follow an IPU build's handler there") from None
         raise Unimplemented(f"{error}; an IPU build has no handler for it") from None
+
+
+def _written_out(call: Call, writer: Writer) -> Tuple[int, ...]:
+    """The shape of a constant that the handler of an op writes out, as far as it is known; empty for other ops."""
+    if call.type == "fill_constant" and not call.inputs.get("ShapeTensor"):
+        return call.ints("shape")
+    lengths = writer.shape(call.read("X")) if call.type == "fill_any_like" else ()
+    return tuple(length for length in lengths if length is not None)
 
 
 def _is_translated(type: str, role: int) -> bool:

@@ -8,7 +8,7 @@ one program, which the stock wheel no longer does.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 import paddle
@@ -60,6 +60,31 @@ def on_the_device(stock: Callable[..., Any]) -> Callable[..., Any]:
 def is_patched() -> bool:
     """Whether a strategy has registered its patches, so that programs are made for the device."""
     return bool(program_translator.ProgramCache.__getitem__.__module__ == compiler.__name__)
+
+
+def with_shapes_as_asked(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Functions are traced with the shapes of their ``InputSpec``, also where a call holds several micro-batches.
+
+    Paddle traced so until 2.4; since then a call whose shape is another is traced with its own.
+    """
+
+    @functools.wraps(stock)
+    def args_to_input_spec(self: Any, args: Any, kwargs: Any) -> Any:
+        traced, words = stock(self, args, kwargs)
+        for asked, one in zip((self._input_spec or ()) if is_patched() else (), traced):
+            if isinstance(asked, paddle.static.InputSpec) and _is_several(one.shape, asked.shape):
+                one.shape = asked.shape
+        return traced, words
+
+    return args_to_input_spec
+
+
+def _is_several(shape: Sequence[int], asked: Sequence[Optional[int]]) -> bool:
+    """Whether a shape is that of several micro-batches of a shape that was asked for."""
+    if not asked or len(shape) != len(asked) or tuple(shape[1:]) != tuple(asked[1:]):
+        return False
+    first = asked[0] or 0
+    return first > 0 and shape[0] > first and shape[0] % first == 0
 
 
 def as_one_program(stock: Callable[..., Any]) -> Callable[..., Any]:

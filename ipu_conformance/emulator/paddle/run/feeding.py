@@ -40,6 +40,7 @@ class Feeder:
         refusals.FEED(name=spec.name, feed=feed, wanted=self._names)
         value = feed[spec.name]
         array = np.asarray(value)
+        refusals.EMPTY_FEED(name=spec.name, shape=array.shape)
         if not isinstance(value, (list, tuple, int, float)):  # which get the declared type on the host
             refusals.FEED_TYPE(name=spec.name, given=array.dtype.name, expected=spec.dtype)
         held = self._held(spec, array)

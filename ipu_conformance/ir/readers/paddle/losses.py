@@ -13,6 +13,8 @@ from ipu_conformance.ir.tensor import IRError
 REDUCTIONS = ("Sum", "Mean", "NoReduction")
 """The reductions of a loss by the numbers that ``identity_loss`` takes."""
 
+_NOT_NONE = 1e-5
+"""What is added to a number of losses before they are divided by it."""
 _REDUCED = {"mean": "ReduceMean", "batchmean": "ReduceSum", "sum": "ReduceSum"}
 
 
@@ -109,18 +111,20 @@ def _binary_cross_entropy(call: Call, to: Writer) -> None:
 @row("sigmoid_cross_entropy_with_logits")
 def _sigmoid_cross_entropy(call: Call, to: Writer) -> None:
     scores, label = call.read("X"), call.read("Label")
-    if call.get("normalize", False):
-        raise IRError(f"{call.type} normalizes its losses; leave normalize as it is")
     positive = to.add("Sub", (to.add("Relu", (scores,)), to.add("Mul", (scores, label))))
     small = to.add("Exp", (to.add("Neg", (to.add("Abs", (scores,)),)),))
     rest = to.add("Log", (to.add("Add", (small, to.number(1, scores))),))
-    ignored = int(call.get("ignore_index", -100))
-    if ignored == -100:
+    ignored, normalized = int(call.get("ignore_index", -100)), bool(call.get("normalize", False))
+    if ignored == -100 and not normalized:
         to.add("Add", (positive, rest), call.output())
         return
     each = to.add("Add", (positive, rest))
     without = to.add("Equal", (label, to.number(ignored, label)), dtype="BOOL", shape=to.shape(label))
-    to.add("Where", (without, to.number(0, scores), each), call.output())
+    kept = to.add("Where", (without, to.number(0, scores), each), None if normalized else call.output())
+    if normalized:
+        counted = to.cast(to.add("Not", (without,)), to.dtype(scores))
+        count = to.add("ReduceSum", (counted,), None, {"keepdims": 0}, shape=())
+        to.add("Div", (kept, to.add("Add", (count, to.number(_NOT_NONE, scores)), shape=())), call.output())
 
 
 @row("huber_loss")
@@ -200,6 +204,8 @@ def _label_smooth(call: Call, to: Writer) -> None:
 
 @row("warpctc")
 def _ctc(call: Call, to: Writer) -> None:
+    if call.get("norm_by_times", False):
+        raise IRError("warpctc norms its gradients by the steps of each sequence; leave norm_by_times off")
     slots = ("Logits", "Label", "LogitsLength", "LabelLength")
     to.add(
         "Ctc",

@@ -22,6 +22,7 @@ READS_WIDE: Mapping[str, Tuple[str, ...]] = {
     "cross_entropy2": ("Label",),
     "lookup_table": ("Ids",),
     "accuracy": ("Indices", "Label"),
+    "warpctc": ("LogitsLength", "LabelLength"),
 }
 """The inputs of every op that reads 64 bits only."""
 
