@@ -7,7 +7,7 @@ import importlib
 from typing import Any
 
 from ipu_conformance.emulator import faults
-from ipu_conformance.emulator.paddle.api import places
+from ipu_conformance.emulator.paddle.api import first_strategy, places
 from ipu_conformance.emulator.paddle.api.strategy import IpuStrategy
 from ipu_conformance.emulator.paddle.compile import environment
 
@@ -88,6 +88,7 @@ def _change_programs(base: Any) -> None:
         return stock_run(self, program=program, **arguments)
 
     compiled_program.compile, base.executor.Executor._run_impl = compile, _run_impl
+    base.compiler.IpuStrategy.__getattr__ = first_strategy.old_name
 
 
 def _change_layers() -> None:

@@ -122,6 +122,108 @@ def _sums(input: List[Any], out: Any) -> Any:
     return total if out is None else paddle.assign(total, out)
 
 
+def _sigmoid_cross_entropy(x: Any, label: Any, ignore_index: int, normalize: bool, **_: Any) -> Any:
+    """The loss of every element; those of one label may count for nothing, and all be divided by how many count."""
+    kind, inputs = "sigmoid_cross_entropy_with_logits", {"X": x, "Label": label}
+    return _op(kind, inputs, "Out", x.dtype, ignore_index=ignore_index, normalize=normalize)
+
+
+def _huber(input: Any, label: Any, delta: float) -> Any:
+    return _op("huber_loss", {"X": input, "Y": label}, "Out", input.dtype, ("Residual",), delta=delta)
+
+
+def _rank_loss(label: Any, left: Any, right: Any, **_: Any) -> Any:
+    return _op("rank_loss", {"Label": label, "Left": left, "Right": right}, "Out", left.dtype)
+
+
+def _brelu(x: Any, t_min: float, t_max: float, **_: Any) -> Any:
+    return _op("brelu", {"X": x}, "Out", x.dtype, t_min=t_min, t_max=t_max)
+
+
+def _cumsum(x: Any, axis: Any, exclusive: Any, reverse: Any) -> Any:
+    how: Dict[str, Any] = {"axis": -1 if axis is None else axis, "exclusive": bool(exclusive), "reverse": bool(reverse)}
+    return _op("cumsum", {"X": x}, "Out", x.dtype, **how)
+
+
+def _affine_channel(x: Any, scale: Any, bias: Any, data_layout: str, act: Any, **_: Any) -> Any:
+    inputs = {"X": x, "Scale": scale, "Bias": bias}
+    return table.activated(_op("affine_channel", inputs, "Out", x.dtype, data_layout=data_layout), act)
+
+
+def _l2_normalize(x: Any, axis: int, epsilon: float, **_: Any) -> Any:
+    return paddle.nn.functional.normalize(x, axis=axis, epsilon=epsilon)
+
+
+def _resized(mode: str) -> table.Work:
+    """A picture in another size, or larger by a factor; corners may be aligned to the nearest pixel, too."""
+
+    def resize(input: Any, out_shape: Any, scale: Any, align_corners: bool, align_mode: int = 1, **_: Any) -> Any:
+        if (out_shape is None) == (scale is None):
+            raise ValueError(f"resize_{mode} has {out_shape=} and {scale=}; give one of them")
+        height, width = (-1, -1) if out_shape is None else out_shape
+        how: Dict[str, Any] = {"out_h": height, "out_w": width, "interp_method": mode, "data_layout": "NCHW"}
+        how.update(align_corners=align_corners, align_mode=align_mode, scale=[] if scale is None else [float(scale)] * 2)
+        return _op(f"{mode}_interp_v2", {"X": input}, "Out", input.dtype, **how)
+
+    return resize
+
+
+def _compared(kind: str) -> table.Work:
+    def compare(x: Any, y: Any, cond: Any, **_: Any) -> Any:
+        made = table.found(kind)(x, y)
+        return made if cond is None else paddle.assign(made, cond)
+
+    return compare
+
+
+def _logical(kind: str) -> table.Work:
+    def logical(out: Any, name: Any, **operands: Any) -> Any:
+        made = table.found(kind)(**operands)
+        return made if out is None else paddle.assign(made, out)
+
+    return logical
+
+
+def _argsort(input: Any, axis: int, descending: bool, name: Any) -> Any:
+    """The sorted values, and where each stood."""
+    return paddle.sort(input, axis, descending), paddle.argsort(input, axis, descending)
+
+
+def _uniform(shape: Any, dtype: str, min: float, max: float, seed: int) -> Any:
+    return paddle.uniform(shape, dtype, min, max, seed)
+
+
+def _gaussian(shape: Any, mean: float, std: float, seed: int, dtype: str) -> Any:
+    return paddle.tensor.random.gaussian(shape, mean, std, seed, dtype)
+
+
+def _kldiv(x: Any, target: Any, reduction: str, **_: Any) -> Any:
+    return paddle.nn.functional.kl_div(x, target, reduction)
+
+
+def _pad2d(input: Any, paddings: Sequence[int], mode: str, pad_value: float, data_format: str, **_: Any) -> Any:
+    """The paddings are top, bottom, left and right; the edge is repeated in the mode of that name."""
+    top, bottom, left, right = paddings
+    now = "replicate" if mode == "edge" else mode
+    return paddle.nn.functional.pad(input, [left, right, top, bottom], now, pad_value, data_format)
+
+
+def _pad(x: Any, paddings: Sequence[int], pad_value: float, **_: Any) -> Any:
+    return _op("pad", {"X": x}, "Out", x.dtype, paddings=list(paddings), pad_value=float(pad_value))
+
+
+def _swish(x: Any, beta: float, **_: Any) -> Any:
+    return _op("swish", {"X": x}, "Out", x.dtype, beta=beta)
+
+
+def _like(value: float) -> table.Work:
+    def like(x: Any, out: Any) -> Any:
+        made = paddle.full_like(x, value)
+        return made if out is None else paddle.assign(made, out)
+
+    return like
+
+
 def _filled(value: float) -> table.Work:
     def filled(shape: Sequence[int], dtype: str, **_: Any) -> Any:
         return paddle.full(shape, value, dtype)
@@ -185,14 +287,29 @@ ROWS: Tuple[Old, ...] = (
     Old("softmax_with_cross_entropy",
         "logits, label, soft_label=False, ignore_index=-100, numeric_stable_mode=True, return_softmax=False, axis=-1",
         "nn.functional.softmax_with_cross_entropy"),
-    Old("sigmoid_cross_entropy_with_logits", "x, label, name=None", "nn.functional.binary_cross_entropy_with_logits",
-        {"x": "logit"}, _NAME),
+    Old("sigmoid_cross_entropy_with_logits", "x, label, ignore_index=-100, name=None, normalize=False",
+        _sigmoid_cross_entropy),
+    Old("huber_loss", "input, label, delta", _huber),
+    Old("rank_loss", "label, left, right, name=None", _rank_loss),
+    Old("kldiv_loss", 'x, target, reduction="mean", name=None', _kldiv),
+    Old("log_loss", "input, label, epsilon=0.0001, name=None", "nn.functional.log_loss"),
+    Old("label_smooth", 'label, prior_dist=None, epsilon=0.1, dtype="float32", name=None', "nn.functional.label_smooth",
+        dropped=("dtype",)),
     Old("square_error_cost", "input, label", "nn.functional.square_error_cost"),
     Old("mean", _X, "mean"),
     Old("accuracy", "input, label, k=1, correct=None, total=None", "static.accuracy"),
     Old("auc", 'input, label, curve="ROC", num_thresholds=4095, topk=1, slide_steps=1', "static.auc"),
     Old("reshape", "x, shape, actual_shape=None, act=None, inplace=False, name=None", _reshape),
     Old("flatten", "x, axis=1, name=None", _flatten),
+    Old("shape", "input", "shape"),
+    Old("reverse", "x, axis", "flip"),
+    Old("pad", "x, paddings, pad_value=0.0, name=None", _pad),
+    Old("pad2d", "input, paddings=[0, 0, 0, 0], mode='constant', pad_value=0.0, data_format='NCHW', name=None", _pad2d),
+    Old("resize_bilinear",
+        "input, out_shape=None, scale=None, name=None, actual_shape=None, align_corners=True, align_mode=1",
+        _resized("bilinear")),
+    Old("resize_nearest", "input, out_shape=None, scale=None, name=None, actual_shape=None, align_corners=True",
+        _resized("nearest")),
     Old("concat", "input, axis=0, name=None", "concat", {"input": "x"}),
     Old("split", "input, num_or_sections, dim=-1, name=None", "split", {"input": "x", "dim": "axis"}),
     Old("stack", "x, axis=0, name=None", "stack"),
@@ -209,6 +326,10 @@ ROWS: Tuple[Old, ...] = (
     Old("sum", "x", "add_n", {"x": "inputs"}),
     Old("argmax", "x, axis=0", "argmax"),
     Old("argmin", "x, axis=0", "argmin"),
+    Old("argsort", "input, axis=-1, descending=False, name=None", _argsort),
+    Old("cumsum", "x, axis=None, exclusive=None, reverse=None", _cumsum),
+    Old("l2_normalize", "x, axis, epsilon=1e-12, name=None", _l2_normalize),
+    Old("affine_channel", 'x, scale=None, bias=None, data_layout="NCHW", name=None, act=None', _affine_channel),
     Old("topk", "input, k, name=None", "topk", {"input": "x"}),
     Old("one_hot", "input, depth, allow_out_of_range=False", _one_hot),
     Old("where", "condition", "nonzero", {"condition": "x"}),
@@ -221,9 +342,20 @@ ROWS: Tuple[Old, ...] = (
     Old("elu", "x, alpha=1.0, name=None", "nn.functional.elu"),
     Old("relu6", "x, threshold=6.0, name=None", _relu6),
     Old("gelu", "x, approximate=False", "nn.functional.gelu"),
+    Old("brelu", "x, t_min=0.0, t_max=24.0, name=None", _brelu),
+    Old("hard_sigmoid", "x, slope=0.2, offset=0.5, name=None", "nn.functional.hardsigmoid"),
+    Old("swish", "x, beta=1.0, name=None", _swish),
+    Old("logsigmoid", _X, "nn.functional.log_sigmoid"),
     Old("prelu", "x, mode, param_attr=None, name=None", "static.nn.prelu"),
     Old("zeros", "shape, dtype, force_cpu=False", _filled(0)),
     Old("ones", "shape, dtype, force_cpu=False", _filled(1)),
+    Old("zeros_like", "x, out=None", _like(0)),
+    Old("ones_like", "x, out=None", _like(1)),
+    Old("uniform_random", 'shape, dtype="float32", min=-1.0, max=1.0, seed=0', _uniform),
+    Old("gaussian_random", 'shape, mean=0.0, std=1.0, seed=0, dtype="float32"', _gaussian),
+    Old("Print",
+        "input, first_n=-1, message=None, summarize=-1, print_tensor_name=True, print_tensor_type=True, "
+        'print_tensor_shape=True, print_tensor_lod=True, print_phase="both"', "static.Print"),
     Old("fill_constant", "shape, dtype, value, force_cpu=False, out=None, name=None", _fill_constant),
     Old("create_parameter",
         "shape, dtype, name=None, attr=None, is_bias=False, default_initializer=None", "create_parameter"),
@@ -231,6 +363,11 @@ ROWS: Tuple[Old, ...] = (
         "static.create_global_var"),
     *(Old(f"elementwise_{kind}", _BINARY, _elementwise(kind))
       for kind in ("add", "sub", "mul", "div", "max", "min", "pow", "mod", "floordiv")),
+    Old("less_than", "x, y, force_cpu=None, cond=None", _compared("less_than")),
+    *(Old(kind, "x, y, cond=None", _compared(kind))
+      for kind in ("less_equal", "greater_than", "greater_equal", "equal", "not_equal")),
+    *(Old(f"logical_{kind}", "x, y, out=None, name=None", _logical(f"logical_{kind}")) for kind in ("and", "or", "xor")),
+    Old("logical_not", "x, out=None, name=None", _logical("logical_not")),
     *(Old(f"reduce_{kind}", _REDUCE, _reduced(kind)) for kind in ("sum", "mean", "max", "min", "prod", "all", "any")),
     *(Old(kind, _X, kind) for kind in _UNARY),
     *(Old(kind, _X, f"nn.functional.{kind.replace('_', '')}") for kind in _ACTIVATIONS),

@@ -11,6 +11,8 @@ from ipu_conformance.emulator.paddle.legacy.table import Old
 
 _REST = "parameter_list=None, regularization=None, grad_clip=None, name=None"
 _BETAS = "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon="
+_LAID_OUT = ("use_global_beta_pow", "flatten_param_grads")
+"""How Adam keeps its state, which changes no value; ``align_size`` goes with them."""
 _WORDS = {"parameter_list": "parameters", "regularization": "weight_decay"}
 
 
@@ -24,7 +26,7 @@ _KINDS: Tuple[Tuple[str, str], ...] = (
     ("SGD", f"learning_rate, {_REST}"),
     ("Momentum", "learning_rate, momentum, parameter_list=None, use_nesterov=False, regularization=None, "
      "grad_clip=None, name=None"),
-    ("Adam", f"{_BETAS}1e-08, {_REST}, lazy_mode=False"),
+    ("Adam", f"{_BETAS}1e-08, {_REST}, lazy_mode=False, {', '.join(f'{word}=False' for word in _LAID_OUT)}, align_size=-1"),
     ("Adamax", f"{_BETAS}1e-08, {_REST}"),
     ("Adagrad", f"learning_rate, epsilon=1e-06, {_REST}, initial_accumulator_value=0.0"),
     ("Adadelta", f"learning_rate, epsilon=1e-06, rho=0.95, {_REST}"),
@@ -34,10 +36,11 @@ _KINDS: Tuple[Tuple[str, str], ...] = (
 )  # fmt: skip
 
 ROWS: Tuple[Old, ...] = tuple(
-    Old(name, parameters, _lamb if kind == "Lamb" else f"optimizer.{kind}", _WORDS)
+    Old(name, parameters, _lamb if kind == "Lamb" else f"optimizer.{kind}", _WORDS,
+        (*_LAID_OUT, "align_size") if kind == "Adam" else ())
     for kind, parameters in _KINDS
     for name in (kind, f"{kind}Optimizer")
-)
+)  # fmt: skip
 """Each optimizer by its short and its long name."""
 
 _FUNCTIONS = table.functions(ROWS)
