@@ -262,6 +262,18 @@ OP_HANDLER = refuse(
     error=Unimplemented,
     sentence=lambda unknown: f"Found unimplemented op_handler(s) for IPU: {', '.join(dict.fromkeys(unknown))}",
 )
+AVERAGED_SHARDS = refuse(
+    "paddle.averaged-shards",
+    when=lambda averaged, sharded: averaged and not sharded,
+    error=RuntimeError,
+    sentence="need_avg_shard cuts a program into shards, and enable_manual_shard is off; set both to True",
+)
+UNPIPELINED_BATCHES = refuse(
+    "paddle.unpipelined-batches",
+    when=lambda batches, pipelined: batches > 1 and not pipelined,
+    error=RuntimeError,
+    sentence="batches_per_step is {batches} without a pipeline; set enable_pipelining to True, or leave it at 1",
+)
 DIMENSIONS = refuse(
     "paddle.dimensions",
     when=lambda type, shape: any(length <= 0 for length in shape),

@@ -9,6 +9,8 @@ import functools
 import logging
 from typing import Any, Callable, Mapping
 
+from ipu_conformance.emulator.paddle import refusals
+
 _PROPERTIES: Mapping[str, str] = {
     "batch_size": "micro_batch_size",
     "batches_per_step": "batches_per_step",
@@ -25,8 +27,7 @@ def _graph(
 ) -> None:  # fmt: skip
     """The IPUs, the mode and the micro-batch; shards may be made by the build itself."""
     strategy.set_graph_config(num_ipus, is_training, batch_size, enable_manual_shard)
-    if need_avg_shard and not enable_manual_shard:
-        raise RuntimeError("Only if enable_manual_shard=True, need_avg_shard is able to be set True.")
+    refusals.AVERAGED_SHARDS(averaged=need_avg_shard, sharded=enable_manual_shard)
     strategy.set_options({"need_avg_shard": need_avg_shard})
 
 
@@ -34,8 +35,7 @@ def _pipelining(
     strategy: Any, enable_pipelining: bool = False, batches_per_step: int = 1, accumulationFactor: int = 1
 ) -> None:
     """Pipelining, the batches of a run and the micro-batches of an update."""
-    if batches_per_step > 1 and not enable_pipelining:
-        raise RuntimeError("Only if enable_pipelining=True, batches_per_step is able to be set > 1.")
+    refusals.UNPIPELINED_BATCHES(batches=batches_per_step, pipelined=enable_pipelining)
     strategy.set_pipelining_config(enable_pipelining, batches_per_step, accumulationFactor > 1, accumulationFactor)
 
 
@@ -45,9 +45,9 @@ def _half(strategy: Any, enable_fp16: bool = False) -> None:
 
 
 _METHODS: Mapping[str, Callable[..., None]] = {
-    "SetGraphConfig": _graph,
-    "SetPipeliningConfig": _pipelining,
-    "SetHalfConfig": _half,
+    "SetGraphConfig": lambda *arguments, **words: _graph(*arguments, **words),
+    "SetPipeliningConfig": lambda *arguments, **words: _pipelining(*arguments, **words),
+    "SetHalfConfig": lambda *arguments, **words: _half(*arguments, **words),
 }
 
 

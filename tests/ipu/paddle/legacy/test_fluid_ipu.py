@@ -55,6 +55,32 @@ LAYERS: Mapping[str, Tuple[Layer, np.ndarray]] = {
     "cast": (lambda layers, x, y: layers.cast(x, "int32"), X.astype(np.int32)),
     "fill_constant": (lambda layers, x, y: x + layers.fill_constant([2, 3], "float32", 3.0), X + 3),
     "sums": (lambda layers, x, y: layers.sums([x, y, x]), X + Y + X),
+    "reverse": (lambda layers, x, y: layers.reverse(x, axis=[1]), X[:, ::-1]),
+    "pad": (
+        lambda layers, x, y: layers.pad(x, [1, 0, 0, 2], pad_value=4.0),
+        np.pad(X, ((1, 0), (0, 2)), constant_values=4),
+    ),
+    "brelu": (lambda layers, x, y: layers.brelu(x, t_min=-1.5, t_max=3.5), np.clip(X, -1.5, 3.5)),
+    "cumsum": (
+        lambda layers, x, y: layers.cumsum(x, axis=1, exclusive=True, reverse=True),
+        np.stack([X[:, 1] + X[:, 2], X[:, 2], np.zeros(2, np.float32)], 1),
+    ),
+    "less_than": (lambda layers, x, y: layers.cast(layers.less_than(x, y), "int32"), (X < Y).astype(np.int32)),
+    "ones_like": (lambda layers, x, y: x + layers.ones_like(y), X + 1),
+    "huber_loss": (
+        lambda layers, x, y: layers.huber_loss(input=x, label=y, delta=4.0),
+        np.where(abs(X - Y) < 4, (X - Y) ** 2 / 2, 4 * abs(X - Y) - 8),
+    ),
+    "argsort": (lambda layers, x, y: layers.argsort(x, axis=1)[0], np.sort(X, 1)),
+    "label_smooth": (lambda layers, x, y: layers.label_smooth(label=x, epsilon=0.5) * 6.0, X * 3 + 1),
+    "resize_nearest": (
+        lambda layers, x, y: layers.resize_nearest(layers.unsqueeze(x, [0, 1]), scale=2.0, align_corners=False),
+        X.repeat(2, 0).repeat(2, 1)[np.newaxis, np.newaxis],
+    ),
+    "pad2d": (
+        lambda layers, x, y: layers.pad2d(layers.unsqueeze(x, [0, 1]), paddings=[1, 0, 0, 2], mode="edge"),
+        np.pad(X, ((1, 0), (0, 2)), mode="edge")[np.newaxis, np.newaxis],
+    ),
     "flatten": (lambda layers, x, y: layers.flatten(layers.unsqueeze(x, [0]), axis=2), X),
 }
 

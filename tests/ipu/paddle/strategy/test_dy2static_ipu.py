@@ -227,6 +227,22 @@ def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
     check_exact(net.weight, steps[-1].weight if factor == "batches" else once, "the weight")
 
 
+@pytest.mark.emulator
+def test_a_shape_that_is_given_is_a_micro_batch_s(paddle: Any) -> None:
+    """A model is compiled in the shape of its InputSpec, and a call brings as many of it as a step takes.
+
+    Builds of after 2.4 compile a call that is larger in its own shape.
+    """
+    specs = [paddle.static.InputSpec([SIZE, 2], "float32", name) for name in ("x", "y")]
+    net = model(paddle, way="whole", spec=specs)
+    training(paddle, net, enable_gradient_accumulation=True, accumulation_factor=3)
+    with check.accepted("a call with three micro-batches"):
+        out, _ = net(paddle.to_tensor(samples(3 * SIZE)), paddle.to_tensor(targets(3 * SIZE)))
+
+    steps = expected(3, rates=[0.0] * 3)
+    check_exact(out, np.stack([step.out for step in steps]), "the output")
+
+
 def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
     """The second step uses the velocity of the first, and weights_to_host brings a velocity too."""
     net = model(paddle)

@@ -1,7 +1,7 @@
 """A classifier for IPUs in the style of Paddle's first age: trained as a Program, saved, loaded and asked.
 
-ipu-conformance emulate examples/paddle_fluid.py train model
-ipu-conformance emulate examples/paddle_fluid.py infer model
+ipu-conformance emulate examples/paddle/fluid_pictures.py train model
+ipu-conformance emulate examples/paddle/fluid_pictures.py infer model
 """
 
 import sys

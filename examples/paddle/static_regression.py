@@ -1,7 +1,7 @@
 """A regression on two IPUs in the style of Paddle 2: a pipeline is trained, saved, and asked by a predictor.
 
-ipu-conformance emulate examples/paddle_static.py train model
-ipu-conformance emulate examples/paddle_static.py infer model
+ipu-conformance emulate examples/paddle/static_regression.py train model
+ipu-conformance emulate examples/paddle/static_regression.py infer model
 """
 
 import sys

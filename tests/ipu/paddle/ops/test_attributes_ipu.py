@@ -1,0 +1,98 @@
+"""Attributes of ops that only Paddle's handlers know: sizes that are tensors, lengths of sequences, divided losses."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Tuple
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from ..device import compiled
+
+IMAGE = np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3)
+SIZES: Mapping[str, Tuple[Callable[[Any], Any], Tuple[int, int]]] = {
+    "list-of-tensors": (lambda paddle: {"size": [paddle.full([1], 6, "int32"), paddle.full([1], 9, "int32")]}, (3, 3)),
+    "tensor-and-number": (lambda paddle: {"size": [paddle.full([1], 4, "int32"), 9]}, (2, 3)),
+    "vector": (lambda paddle: {"size": paddle.assign(np.array([10, 6], np.int32))}, (5, 2)),
+    "factors": (lambda paddle: {"scale_factor": paddle.assign(np.array([2, 4], np.float32))}, (2, 4)),
+    "factor": (lambda paddle: {"scale_factor": paddle.full([1], 3.0)}, (3, 3)),
+}
+"""How a size is given, and how often each row and column comes then."""
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_may_be_a_tensor(paddle: Any, static: Any, name: str) -> None:
+    """A picture grows to the size, or by the factors, that constants of the program hold (``nn_ops.cc``)."""
+    asked, (rows, columns) = SIZES[name]
+    x = static.data("x", list(IMAGE.shape), "float32")
+    grown = paddle.nn.functional.interpolate(x, mode="nearest", **asked(paddle))
+    with check.accepted(f"a size that is given as {name}"):
+        (fetched,) = compiled(paddle, [grown * 2.0], size=1).run(IMAGE)
+
+    expected = 2 * IMAGE.repeat(rows, 2).repeat(columns, 3)
+    check.identical(actual=fetched, expected=expected, what="the picture")
+
+
+SURE = 50.0
+"""How much larger the score of one class is than the others'."""
+PATHS = np.array([[1, 0, 2, 3, 3], [3, 1, 0, 2, 2], [1, 2, 2, 2, 2]])
+"""The class of each step, 0 for none; steps behind the end of a sequence would spell something else."""
+STEPS, LABELS = np.array([3, 5, 1]), np.array([[1, 2, 3], [3, 1, 2], [2, 1, 1]], np.int32)
+CHARACTERS = np.array([2, 3, 1])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_sequences_have_their_own_lengths(paddle: Any, static: Any, dtype: str) -> None:
+    """A sequence that spells its label for sure has no loss, and another that much; what is behind its end is not read.
+
+    Lengths are of 64 bits in Paddle, and arrive as 32 (``loss_ops.cc``).
+    """
+    scores = np.where(PATHS.T[..., np.newaxis] == np.arange(4), np.float32(SURE), np.float32(0))
+    feeds = {"x": scores, "label": LABELS, "steps": STEPS, "characters": CHARACTERS}
+    variables = [static.data(name, list(array.shape), str(array.dtype)) for name, array in feeds.items()]
+    loss = paddle.nn.functional.ctc_loss(*variables, blank=0, reduction="none")
+    with check.accepted(f"lengths of {dtype}"):
+        device = compiled(paddle, [loss], feeds=tuple(feeds), size=5)
+        (fetched,) = device.run(scores, LABELS, STEPS.astype(dtype), CHARACTERS.astype(dtype))
+
+    losses, expected = fetched.ravel().astype(np.float64), np.array([0, 0, SURE])
+    unsure = PATHS.shape[1] * 3 * np.exp(-SURE)  # of each step the chance of the three other classes
+    near = np.abs(losses - expected) <= unsure + expected * float(np.finfo(np.float32).eps)
+    check.holds(near.all(), f"the losses are {losses.tolist()} where {expected.tolist()} are expected.")
+
+
+@pytest.mark.parametrize("ignored", [-1, 1])
+def test_losses_are_divided_by_how_many_count(paddle: Any, static: Any, ignored: int) -> None:
+    """Every loss is divided by the number of labels that are not ignored.
+
+    Paddle divides by the number, an IPU build by 1e-5 more, which keeps 0 away; both round twice.
+    """
+    scores = np.array([[0.5, -2.0], [3.0, -0.25], [-1.5, 4.0]], np.float32)
+    label = np.array([[1, 0], [0, 1], [0, 0]], np.float32)
+    if ignored < 0:
+        label[1] = ignored
+    count = int((label != ignored).sum())
+    variables = [static.data(name, [3, 2], "float32") for name in ("x", "y")]
+    whole, divided = (_sigmoid_loss(paddle, variables, ignored, normalize) for normalize in (False, True))
+    with check.accepted("losses that are divided"):
+        plain, fetched = compiled(paddle, [whole, divided], feeds=("x", "y"), size=3).run(scores, label)
+
+    rounding = 2 * float(np.finfo(np.float32).eps)
+    least, most = (plain.astype(np.float64) / number for number in (count + 1e-5, count))
+    inside = (fetched >= least * (1 - rounding)) & (fetched <= most * (1 + rounding))
+    check.holds(inside.all(), f"the losses {plain.tolist()} of {count} labels become {fetched.tolist()}.")
+    check.equal(actual=int((plain != 0).sum()), expected=count, what="the number of losses")
+
+
+def _sigmoid_loss(paddle: Any, variables: Any, ignored: int, normalize: bool) -> Any:
+    block = paddle.static.default_main_program().current_block()
+    out = block.create_var(dtype="float32", shape=[3, 2])
+    block.append_op(
+        type="sigmoid_cross_entropy_with_logits",
+        inputs=dict(zip(("X", "Label"), variables)),
+        outputs={"Out": out},
+        attrs={"normalize": normalize, "ignore_index": ignored},
+    )
+    return out
