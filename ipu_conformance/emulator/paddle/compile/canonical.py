@@ -116,7 +116,7 @@ def _translate(call: Call, writer: Writer) -> None:
         translate(call, writer)
     except IRError as error:
         if call.type in handlers():
-            raise Unimplemented(f"{error}; the emulator does not follow an IPU build's handler there") from None
+            raise Unimplemented(f"{error}; the handler of that op does not take it") from None
         raise Unimplemented(f"{error}; an IPU build has no handler for it") from None
 
 

@@ -113,8 +113,11 @@ def _relu6(x: Any, threshold: float, **_: Any) -> Any:
     return _op("relu6", {"X": x}, "Out", x.dtype, threshold=threshold)
 
 
-def _expand(x: Any, expand_times: Sequence[int], **_: Any) -> Any:
-    return paddle.tile(x, expand_times)
+def _expand(x: Any, expand_times: Any, **_: Any) -> Any:
+    """A tensor several times along each dimension, by numbers or by a tensor of them."""
+    if isinstance(expand_times, (list, tuple)):
+        return paddle.tile(x, expand_times)
+    return _op("expand", {"X": x, "ExpandTimes": expand_times}, "Out", x.dtype)
 
 
 def _sums(input: List[Any], out: Any) -> Any:
@@ -162,7 +165,9 @@ def _resized(mode: str) -> table.Work:
             raise ValueError(f"resize_{mode} has {out_shape=} and {scale=}; give one of them")
         height, width = (-1, -1) if out_shape is None else out_shape
         how: Dict[str, Any] = {"out_h": height, "out_w": width, "interp_method": mode, "data_layout": "NCHW"}
-        how.update(align_corners=align_corners, align_mode=align_mode, scale=[] if scale is None else [float(scale)] * 2)
+        how.update(
+            align_corners=align_corners, align_mode=align_mode, scale=[] if scale is None else [float(scale)] * 2
+        )
         return _op(f"{mode}_interp_v2", {"X": input}, "Out", input.dtype, **how)
 
     return resize

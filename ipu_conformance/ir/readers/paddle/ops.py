@@ -21,6 +21,21 @@ DTYPES: Mapping[int, str] = {
 """The dtypes by the numbers that Paddle writes."""
 
 
+ATTRIBUTE_TENSORS: Mapping[str, Mapping[str, str]] = {
+    "concat": {"AxisTensor": "axis"},
+    "expand": {"ExpandTimes": "expand_times"},
+    "split": {"AxisTensor": "axis"},
+    "gather": {"Axis": "axis"},
+    "top_k": {"K": "k"},
+    "top_k_v2": {"K": "k"},
+    "one_hot_v2": {"depth_tensor": "depth"},
+    "unsqueeze2": {"AxesTensor": "axes", "AxesTensorList": "axes"},
+}
+"""The inputs that stand for attributes, which they override; no row reads them."""
+LISTS = frozenset({"axes", "expand_times"})
+"""Those of them that are lists."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One op of Paddle's: variables by slot, attributes by name, and where it is placed."""
@@ -100,6 +115,11 @@ def missing(calls: Iterable[Call]) -> Tuple[str, ...]:
 def translate(call: Call, writer: Writer) -> None:
     """Write the ops that one call becomes; a call that is not as Paddle makes them is an error."""
     writer.begin(call)
+    for slot, attribute in ATTRIBUTE_TENSORS.get(call.type, {}).items():
+        if call.inputs.get(slot):
+            raise IRError(
+                f"{call.type} that makes {_first(call)!r} has its {attribute} as a tensor; give it as numbers"
+            )
     try:
         ROWS[call.type](call, writer)
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:

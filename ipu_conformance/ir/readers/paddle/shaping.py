@@ -139,7 +139,10 @@ def _slice(call: Call, to: Writer) -> None:
     if any(call.inputs.get(slot) for slot in ("StartsTensor", "StartsTensorList", "EndsTensor", "EndsTensorList")):
         raise IRError(f"{call.type} of {source!r} has bounds that are tensors; give them as numbers")
     axes = [to.axis(axis, source) for axis in call.ints("axes")]
-    bounds = [list(call.ints("starts")), list(call.ints("ends")), axes, list(call.ints("strides", [1] * len(axes)))]
+    strides = list(call.ints("strides", [1] * len(axes)))
+    # Going backwards, Paddle's -1 is the place before the first element, which is -1 - length elsewhere.
+    ends = [-_FAR if end == -1 and step < 0 else end for end, step in zip(call.ints("ends"), strides)]
+    bounds = [list(call.ints("starts")), ends, axes, strides]
     inputs = [to.constant([max(min(value, _FAR), -_FAR) for value in values], "INT64") for values in bounds]
     removed = tuple(sorted(axis % max(len(to.shape(source)), 1) for axis in call.ints("decrease_axis")))
     if not removed:
@@ -160,9 +163,14 @@ def _length(whole: Optional[int], start: int, end: int, step: int) -> Optional[i
     return None if whole is None else len(range(*slice(start, end, step).indices(whole)))
 
 
+_REPEATS = ("Shape", "expand_shapes_tensor", "RepeatTimes", "repeat_times_tensor", "expand_times_tensor")
+
+
 @row("expand", "expand_v2", "tile")
 def _repeat(call: Call, to: Writer) -> None:
     source = call.read("X")
+    if any(call.inputs.get(slot) for slot in _REPEATS):
+        raise IRError(f"{call.type} of {source!r} repeats it as often as tensors say; give numbers")
     if call.type == "expand_v2":
         sizes = [1 if size == -1 else size for size in call.ints("shape")]
         to.add("Expand", (source, to.constant(sizes, "INT64")), call.output())
@@ -317,9 +325,11 @@ def _with_indices(type: str, inputs: Sequence[str], call: Call, to: Writer, attr
 def _arg(call: Call, to: Writer) -> None:
     source, output = call.read("X"), call.output()
     axis = int(call.get("axis", -1))
+    kept = bool(call.get("keepdims", False))
     if call.get("flatten", False):
-        source, axis = to.reshape(source, (-1,)), 0
-    attributes = {"axis": to.axis(axis, source), "keepdims": int(bool(call.get("keepdims", False)))}
+        sizes = (*(1 for _ in to.shape(source)[1:]), -1) if kept else (-1,)  # all dimensions are kept
+        source, axis = to.reshape(source, sizes), len(sizes) - 1
+    attributes = {"axis": to.axis(axis, source), "keepdims": int(kept)}
     type = "ArgMax" if call.type == "arg_max" else "ArgMin"
     if to.dtype(output) == "INT64":
         to.add(type, (source,), output, attributes)

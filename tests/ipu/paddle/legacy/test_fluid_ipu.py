@@ -43,6 +43,10 @@ LAYERS: Mapping[str, Tuple[Layer, np.ndarray]] = {
     "transpose": (lambda layers, x, y: layers.transpose(x, perm=[1, 0]), X.T),
     "squeeze": (lambda layers, x, y: layers.squeeze(layers.unsqueeze(x, axes=[1]), axes=[1]), X),
     "expand": (lambda layers, x, y: layers.expand(x, expand_times=[2, 3]), np.tile(X, (2, 3))),
+    "expand-by-tensor": (
+        lambda layers, x, y: layers.expand(x, expand_times=layers.fill_constant([2], "int32", 3)),
+        np.tile(X, (3, 3)),
+    ),
     "scale": (lambda layers, x, y: layers.scale(x, scale=2.0, bias=1.0, bias_after_scale=False), (X + 1) * 2),
     "mul": (lambda layers, x, y: layers.mul(x, layers.transpose(y, [1, 0])), X @ Y.T),
     "matmul": (lambda layers, x, y: layers.matmul(x, y, transpose_y=True, alpha=4.0), X @ Y.T * 4),

@@ -35,6 +35,51 @@ def test_a_size_may_be_a_tensor(paddle: Any, static: Any, name: str) -> None:
     check.identical(actual=fetched, expected=expected, what="the picture")
 
 
+ROWS = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+def _one(paddle: Any, number: int) -> Any:
+    """A number as a constant of the program."""
+    return paddle.full([1], number, "int32")
+
+
+AXES: Mapping[str, Tuple[Callable[[Any, Any], Any], np.ndarray]] = {
+    "concat": (lambda paddle, x: paddle.concat([x, x], axis=_one(paddle, 1)), np.concatenate([ROWS, ROWS], 1)),
+    "split": (lambda paddle, x: paddle.split(x, 2, axis=_one(paddle, 2))[1], ROWS[:, :, 2:]),
+    "unsqueeze": (lambda paddle, x: paddle.unsqueeze(x, axis=_one(paddle, 2)), ROWS[:, :, np.newaxis]),
+    "gather": (
+        lambda paddle, x: paddle.gather(x, paddle.assign(np.array([2, 0, 1, 2], np.int32)), axis=_one(paddle, 1)),
+        ROWS[:, [2, 0, 1, 2]],
+    ),
+    "topk": (lambda paddle, x: paddle.topk(x, _one(paddle, 3))[0], ROWS[:, :, :0:-1]),
+}
+"""Ops whose axis or number is a tensor, and what they make of the rows."""
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", AXES)
+def test_an_axis_may_be_a_constant(paddle: Any, static: Any, name: str) -> None:
+    """What a constant of the program holds counts, in the values and in the ops that are compiled.
+
+    No document says so of an IPU build, whose handlers do not look at these inputs.
+    """
+    ask, expected = AXES[name]
+    x = static.data("x", [2, 3, 4], "float32")
+    (fetched,) = compiled(paddle, [ask(paddle, x) * 2.0], size=2).run(ROWS)
+
+    check.identical(actual=fetched, expected=2 * expected, what=f"twice the result of {name}")
+
+
+@pytest.mark.parametrize("shape", [[2, 3], [3, 2]], ids=str)
+def test_repeats_that_are_tensors_are_refused(paddle: Any, static: Any, shape: Any) -> None:
+    """``tile`` and ``expand`` take numbers (``tensor_ops.cc``)."""
+    x = static.data("x", [1, 1], "float32")
+    times = paddle.assign(np.array(shape, np.int32))
+    for repeated in (paddle.tile(x, times), paddle.expand(x, times)):
+        with check.raises((RuntimeError, NotImplementedError), what=f"repeats {shape} that are a tensor"):
+            compiled(paddle, [repeated * 2.0], size=1)
+
+
 SURE = 50.0
 """How much larger the score of one class is than the others'."""
 PATHS = np.array([[1, 0, 2, 3, 3], [3, 1, 0, 2, 2], [1, 2, 2, 2, 2]])

@@ -44,3 +44,6 @@ def test_a_program_alone_is_the_only_instance(poptorch: Any) -> None:
     counts = (popdist.getNumInstances(), popdist.getInstanceIndex(), options.Distributed.numProcesses)
     check.equal(actual=(popdist.isPopdistEnvSet(), *counts), expected=(False, 1, 0, 1), what="what popdist tells")
     check.instance(actual=options, expected=poptorch.Options, what="popdist.poptorch.Options()")
+    alone = [popdist.execute_on_instances(instances, lambda by: 3 * by, by=5) for instances in ({0, 2}, {1, 2})]
+    told = (popdist.getLocalInstanceIndex(), popdist.getNumIpusPerReplica(), popdist.checkNumIpusPerReplica(3), *alone)
+    check.equal(actual=told, expected=(0, 1, False, 15, None), what="what popdist tells of this instance and its IPUs")

@@ -57,13 +57,20 @@ def _upper_half(original: Original, block: Any, index: int, op: Any) -> None:
         cast._set_attr("dtype", cast.attr("out_dtype"))
 
 
-def _turned(original: Original, sizes: Any, block: Any, op: Any) -> None:
-    original(sizes, block, op)
+def _turned(original: Original, written: Any, block: Any, op: Any) -> None:
+    original(written, block, op)
     if op.has_attr("out_h") and op.has_attr("scale"):
         height, width, factors = op.attr("out_h"), op.attr("out_w"), op.attr("scale")
         op.desc._set_attr("out_h", width)
         op.desc._set_attr("out_w", height)
         op.desc._set_attr("scale", list(factors)[::-1])
+
+
+def _forgotten(original: Original, written: Any, block: Any, op: Any) -> None:
+    before = {name: op.attr(name) for name in ("axis", "k") if op.has_attr(name)}
+    original(written, block, op)
+    for name, value in before.items():
+        op.desc._set_attr(name, value)
 
 
 def _every_scale(original: Original, op: Any) -> bool:
@@ -109,8 +116,10 @@ for _name, _place, _what, _wrong in (
      "64-bit types are left as they were declared", always(None)),
     ("paddle-upper-half-read", "paddle.compile.passes.widths:_cast_after",
      "of indices of 64 bits the upper half is read", _upper_half),
-    ("paddle-sizes-of-tensors-swapped", "paddle.compile.passes.sizes:WrittenSizes.fold",
+    ("paddle-sizes-of-tensors-swapped", "paddle.compile.passes.tensor_attributes:WrittenAttributes.fold",
      "pictures whose size is a tensor have their height for their width", _turned),
+    ("paddle-axes-of-tensors-forgotten", "paddle.compile.passes.tensor_attributes:WrittenAttributes.fold",
+     "an attribute that is a tensor counts for the number beside it", _forgotten),
     ("paddle-never-averaged", VALUE, "need_avg_shard has no effect", told(need_avg_shard=False)),
     ("paddle-always-averaged", VALUE, "programs are cut though nobody asked", told(need_avg_shard=True)),
     ("paddle-average-of-all-ipus", f"{FORWARD}:ipus_per_replica", "the IPUs of all replicas share one replica's ops",

@@ -9,7 +9,7 @@ from paddle.base import core
 from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import subprograms
 from ipu_conformance.emulator.paddle.compile.compilation import OPTIMIZER, Compilation, name_of
-from ipu_conformance.emulator.paddle.compile.passes.sizes import WrittenSizes
+from ipu_conformance.emulator.paddle.compile.passes.tensor_attributes import WrittenAttributes
 
 _TYPES = core.VarDesc.VarType
 NARROWER = {_TYPES.INT64: _TYPES.INT32, _TYPES.FP64: _TYPES.FP32}
@@ -37,12 +37,12 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
         refusals.OPEN_DIMENSION(name=name, shape=tuple(desc.shape()))
         _narrow(block, name)
     declared = {row.paddle_op for row in record.strategy.custom_ops}
-    sizes = WrittenSizes()
+    written = WrittenAttributes()
     for op in block.ops:
         if op.type == OPTIMIZER or op.has_attr(BLOCK):
             continue  # canonicalization refuses control flow by its name
-        sizes.note(op)
-        sizes.fold(block, op)
+        written.note(op)
+        written.fold(block, op)
         _narrow_attributes(op)
         _infer_outputs(block, op, size, declared=op.type == subprograms.CALL or op.type in declared)
         # Inference may declare 64 bits again, so that outputs are narrowed after it and before their readers' turn.

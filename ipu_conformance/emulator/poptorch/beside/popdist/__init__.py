@@ -1,6 +1,13 @@
-"""The emulated ``popdist``: a program that was started alone is the one instance of its run."""
+"""The emulated ``popdist``: a program that was started alone is the one instance of its run.
+
+The names, and what each says where PopRun has set nothing, are those of Graphcore's PopDist Python API reference
+(poprun-user-guide, ``api_python``); ``init`` and ``isPopdistEnvSet`` are called by Graphcore's TensorFlow
+(``PopDistStrategy``) and PopART.
+"""
 
 from __future__ import annotations
+
+from typing import Any, Callable, Collection
 
 
 def isPopdistEnvSet() -> bool:
@@ -30,3 +37,23 @@ def getNumTotalReplicas() -> int:
 def getNumLocalReplicas() -> int:
     """How many replicas this instance has."""
     return 1
+
+
+def getLocalInstanceIndex() -> int:
+    """Which of the instances on its host this is."""
+    return 0
+
+
+def getNumIpusPerReplica() -> int:
+    """How many IPUs a replica has."""
+    return 1
+
+
+def checkNumIpusPerReplica(arg0: int) -> bool:
+    """Whether a replica has that many IPUs."""
+    return arg0 == getNumIpusPerReplica()
+
+
+def execute_on_instances(instances: Collection[int], func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a function gives on the instances that are named; elsewhere it is not called."""
+    return func(*args, **kwargs) if getInstanceIndex() in instances else None

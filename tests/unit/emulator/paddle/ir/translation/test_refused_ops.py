@@ -45,6 +45,16 @@ REFUSED = {
         [([3, 4], "float32"), *[([4], "float32")] * 3],
         "leave slot_dim as it is",
     ),
+    "an axis that is fed": (
+        lambda x, axis: paddle.concat([x, x], axis=axis),
+        [([3, 4], "float32"), ([1], "int32")],
+        "has its axis as a tensor",
+    ),
+    "repeats that are fed": (
+        lambda x, times: paddle.tile(x, times),
+        [([3, 4], "float32"), ([2], "int32")],
+        "repeats it as often as tensors say",
+    ),
     "whole steps": (lambda: linspace(0, 4, 5, dtype="int32"), [], "linspace makes 5 of INT32"),
     "a count that is fed": (
         lambda count: linspace(0.0, 4.0, count),

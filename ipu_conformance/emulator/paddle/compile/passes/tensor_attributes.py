@@ -1,19 +1,20 @@
-"""Sizes of pictures that a Program writes as tensors, made attributes of the ops that read them.
+"""Attributes that a Program writes as tensors, such as sizes of pictures and axes, given to the ops that read them.
 
-The handlers of an IPU build take them from such tensors too; their values are those of constants, since shapes are fixed
-when a Program is compiled.
+Their values are those of constants, since shapes are fixed when a Program is compiled.
 """
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
+from ipu_conformance.ir.readers.paddle.ops import ATTRIBUTE_TENSORS, LISTS
+
 INTERPOLATIONS = frozenset(f"{kind}_interp_v2" for kind in ("nearest", "linear", "bilinear", "trilinear", "bicubic"))
 _LENGTHS = ("out_d", "out_h", "out_w")
 _VALUES = ("int32_values", "int64_values", "fp32_values", "values")
 
 
-class WrittenSizes:
+class WrittenAttributes:
     """The constants of a Program that were passed so far, by the variables that hold them."""
 
     def __init__(self) -> None:
@@ -28,9 +29,18 @@ class WrittenSizes:
                 self._numbers[name] = values
 
     def fold(self, block: Any, op: Any) -> None:
-        """Give an interpolation the size or the factors that constants hold; others stay tensors."""
-        if op.type not in INTERPOLATIONS:
-            return
+        """Give an op the attributes that constants hold; others stay tensors."""
+        for slot, attribute in ATTRIBUTE_TENSORS.get(op.type, {}).items():
+            numbers = self._all(_read(op, slot))
+            if numbers is not None:
+                wanted = [int(number) for number in numbers]
+                op.desc._set_attr(attribute, wanted if attribute in LISTS else wanted[0])
+                _leave_out(op, slot)
+        if op.type in INTERPOLATIONS:
+            self._fold_size(block, op)
+
+    def _fold_size(self, block: Any, op: Any) -> None:
+        """Give an interpolation its size or its factors."""
         whole, parts, factors = (_read(op, slot) for slot in ("OutSize", "SizeTensor", "Scale"))
         rank = len(block.var(op.input("X")[0]).shape) - 2
         lengths = self._all(whole or parts)
