@@ -371,7 +371,8 @@ ROWS: Tuple[Old, ...] = (
     Old("less_than", "x, y, force_cpu=None, cond=None", _compared("less_than")),
     *(Old(kind, "x, y, cond=None", _compared(kind))
       for kind in ("less_equal", "greater_than", "greater_equal", "equal", "not_equal")),
-    *(Old(f"logical_{kind}", "x, y, out=None, name=None", _logical(f"logical_{kind}")) for kind in ("and", "or", "xor")),
+    *(Old(f"logical_{kind}", "x, y, out=None, name=None", _logical(f"logical_{kind}"))
+      for kind in ("and", "or", "xor")),
     Old("logical_not", "x, out=None, name=None", _logical("logical_not")),
     *(Old(f"reduce_{kind}", _REDUCE, _reduced(kind)) for kind in ("sum", "mean", "max", "min", "prod", "all", "any")),
     *(Old(kind, _X, kind) for kind in _UNARY),

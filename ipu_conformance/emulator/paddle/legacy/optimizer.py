@@ -26,7 +26,7 @@ _KINDS: Tuple[Tuple[str, str], ...] = (
     ("SGD", f"learning_rate, {_REST}"),
     ("Momentum", "learning_rate, momentum, parameter_list=None, use_nesterov=False, regularization=None, "
      "grad_clip=None, name=None"),
-    ("Adam", f"{_BETAS}1e-08, {_REST}, lazy_mode=False, {', '.join(f'{word}=False' for word in _LAID_OUT)}, align_size=-1"),
+    ("Adam", f"{_BETAS}1e-08, {_REST}, lazy_mode=False, {_LAID_OUT[0]}=False, {_LAID_OUT[1]}=False, align_size=-1"),
     ("Adamax", f"{_BETAS}1e-08, {_REST}"),
     ("Adagrad", f"learning_rate, epsilon=1e-06, {_REST}, initial_accumulator_value=0.0"),
     ("Adadelta", f"learning_rate, epsilon=1e-06, rho=0.95, {_REST}"),

@@ -121,7 +121,7 @@ def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
 def test_64_bit_numbers_become_32_bit(paddle: Any, static: Any, declared: str, fed: str, expected: str) -> None:
     """The device has no 64-bit numbers: variables are narrowed, and what is fed to them too; 32 bits are fetched.
 
-    PopART itself copies int64 alone (``Devicex::InputDatastream::read``), so that the emulator alone is asked for float64.
+    PopART itself copies int64 alone (``Devicex::InputDatastream::read``), so only the emulator is asked for float64.
     """
     x = static.data("x", [None, 2], declared)
     values = np.array([[1, 2], [3, 4], [5, 6]])
