@@ -50,6 +50,17 @@ class FrontEnd:
 
 TENSORFLOW = "ipu_conformance.emulator.tensorflow.api"
 TENSORFLOW_ACTIVATION = "ipu_conformance.emulator.tensorflow.activation"
+ADDONS = "ipu_conformance.emulator.tensorflow.addons"
+ADDON_MODULES = {
+    "keras.layers": (
+        "assume_equal_across_replicas", "ctc", "dense", "dropout", "effective_transformer", "embedding_lookup",
+        "f8_convert", "normalization", "recomputation", "rnn",
+    ),
+    "keras.optimizers": ("adam_optimizer", "ipu_optimizer_base", "lamb_optimizer", "sgd_optimizer"),
+    "layers": ("rnn_ops",),
+    "v1.layers": ("rnn_ops",),
+}  # fmt: skip
+"""The vendor's files below each package of the add-ons; here the package has all of their names itself."""
 KERAS = ("keras", "tf_keras")
 
 FRONT_ENDS: Mapping[str, FrontEnd] = {
@@ -66,7 +77,12 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
                 for name, where in tensorflow_surface.inner_modules().items()
             },
             "tensorflow.python.ipu": TENSORFLOW,
-            "ipu_tensorflow_addons": "ipu_conformance.emulator.tensorflow.addons",
+            **{
+                f"ipu_tensorflow_addons.{package}.{name}": f"{ADDONS}.{package}"
+                for package, names in ADDON_MODULES.items()
+                for name in names
+            },
+            "ipu_tensorflow_addons": ADDONS,
             "keras.optimizer_v2": "ipu_conformance.emulator.tensorflow.legacy.optimizer_v2",
             **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},
         },

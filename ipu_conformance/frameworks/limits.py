@@ -22,6 +22,12 @@ OPTIMIZERS: Mapping[str, Tuple[str, ...]] = {
     "paddle": ("sgd", "adam", "adamw", "adamax", "rmsprop", "adagrad", "adadelta", "lamb"),
     "tensorflow": ("sgd", "adam", "adamw", "adamax", "rmsprop", "adagrad", "adadelta"),
 }
+GENERATIONS: Mapping[str, Tuple[str, ...]] = {
+    "new": OPTIMIZERS["tensorflow"],
+    "legacy": tuple(name for name in OPTIMIZERS["tensorflow"] if name != "adamw"),
+    "addons": ("sgd", "adam", "lamb"),
+}
+"""The optimizers of each generation of Keras', and of the vendor's own."""
 SCHEDULES: Mapping[str, Tuple[str, ...]] = {
     "poptorch": ("step", "multistep", "exponential", "polynomial", "cosine", "warmup"),
     "tensorflow": ("step", "cosine", "exponential", "polynomial", "piecewise", "inverse_time"),
@@ -29,10 +35,10 @@ SCHEDULES: Mapping[str, Tuple[str, ...]] = {
 """The learning-rate schedules of a framework; Paddle has them all."""
 
 
-def inexpressible(framework: str, net: Net, config: RunConfig, **generation: bool) -> Optional[str]:
+def inexpressible(framework: str, net: Net, config: RunConfig, **generation: str) -> Optional[str]:
     """The first thing that a run asks for and a framework has no words for, None if it has words for all.
 
-    ``old=True`` is the older generation of Keras' optimizers, the only one of TensorFlow 2.6.
+    ``generation`` is one of ``GENERATIONS``.
     """
     unable = {
         **_TABLE[framework](net, config, **generation),
@@ -41,7 +47,7 @@ def inexpressible(framework: str, net: Net, config: RunConfig, **generation: boo
     return next((what for what, asked in unable.items() if asked), None)
 
 
-def supports(framework: str, net: Net, config: RunConfig, **generation: bool) -> Optional[str]:
+def supports(framework: str, net: Net, config: RunConfig, **generation: str) -> Optional[str]:
     """Why a framework cannot express a run, in one sentence; None if it can."""
     what = inexpressible(framework, net, config, **generation)
     return None if what is None else f"{NAMES[framework]} does not do {what}: choose another configuration for it."
@@ -128,9 +134,9 @@ def _paddle_rules(config: RunConfig) -> Unable:
     }
 
 
-def _tensorflow(net: Net, config: RunConfig, old: bool = False) -> Unable:
+def _tensorflow(net: Net, config: RunConfig, generation: str = "new") -> Unable:
     return {
-        **(_keras_rules(config, old) if config.training else {}),
+        **(_keras_rules(config, generation) if config.training else {}),
         "a mean over replicas in fit": config.replicas > 1 and config.replica_reduction == "mean",
         "sums of outputs in fit": config.output_mode == "sum",
         "one update for several pipeline runs": config.update == "run" and config.device_iterations > 1,
@@ -144,24 +150,28 @@ def _tensorflow(net: Net, config: RunConfig, old: bool = False) -> Unable:
     }
 
 
-def _keras_rules(config: RunConfig, old: bool) -> Unable:
+def _keras_rules(config: RunConfig, generation: str) -> Unable:
     rule, schedule = dict(config.optimizer.settings), dict(config.learning_rate.settings)
     name, scheduler = config.optimizer.name, config.learning_rate.name
+    old, own = generation == "legacy", generation == "addons"
+    root = "corrected" if own else "uncorrected"
     inside = {"rmsprop": not old or bool(rule.get("momentum")), "adagrad": not old}
     moving = name in ("sgd", "rmsprop") and bool(rule["momentum"])
     return {
-        f"{name} in this generation": name not in OPTIMIZERS["tensorflow"] or (old and name == "adamw"),
+        f"{name} in this generation": name not in GENERATIONS[generation],
         "dampening": bool(rule.get("dampening")),
         "the learning rate outside the velocity": moving and not rule["rate_in_velocity"],
         "epsilon on this side of the root": name in inside and rule["epsilon_inside"] != inside[name],
-        "epsilon beside the corrected root": name in ("adam", "adamw") and rule["epsilon_at"] != "uncorrected",
+        f"epsilon beside the {'plain' if own else 'corrected'} root": name in ("adam", "adamw")
+        and rule["epsilon_at"] != root,
         "epsilon beside the gradient or the norm": name == "adamax" and rule["epsilon_at"] != "denominator",
         "a rate that decays with the count": bool(rule.get("rate_decay")),
-        "decay that joins the gradient": bool(rule["weight_decay"]) and not rule.get("decoupled", False),
-        "decoupled decay in this generation": bool(rule["weight_decay"]) and old,
+        "decay that joins the gradient": bool(rule["weight_decay"])
+        and not (rule.get("decoupled", False) or name == "lamb"),
+        "decoupled decay in this generation": bool(rule["weight_decay"]) and generation != "new" and name != "lamb",
         "any decay of its own for a weight but none": any(decay for _, decay in config.decays),
-        "moments without bias correction": not rule.get("bias_correction", True),
-        "a limit of weights' norms": rule.get("max_weight_norm", math.inf) != math.inf,
+        "moments without bias correction": not own and not rule.get("bias_correction", True),
+        "a limit of weights' norms": not own and rule.get("max_weight_norm", math.inf) != math.inf,
         f"the schedule {scheduler}": scheduler not in ("constant", *SCHEDULES["tensorflow"]),
         "pieces that end before their boundary": scheduler == "piecewise" and not schedule["closed"],
     }

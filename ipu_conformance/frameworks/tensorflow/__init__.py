@@ -69,26 +69,26 @@ def _scope(config: RunConfig) -> Iterator[None]:
 
 @contextmanager
 def build(
-    net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None, frozen: Sequence[str] = ()
+    net: Net, config: RunConfig, *, generation: str = "new", dtypes: Optional[Dtypes] = None, frozen: Sequence[str] = ()
 ) -> Iterator[KerasNet]:
     """The net as a compiled model with all options of a configuration, in the scope of a strategy.
 
-    ``legacy`` chooses the older generation of optimizers, ``dtypes`` gives layers other dtypes than the configuration.
-    The layers ``frozen`` keep their weights.
+    ``generation`` is that of the optimizers (see ``rules``), ``dtypes`` gives layers other dtypes than the
+    configuration. The layers ``frozen`` keep their weights.
     """
     with _scope(config):
-        yield _compiled_net(net, config, legacy, dtypes, frozen)
+        yield _compiled_net(net, config, generation, dtypes, frozen)
 
 
 def _compiled_net(
-    net: Net, config: RunConfig, legacy: bool, dtypes: Optional[Dtypes], frozen: Sequence[str]
+    net: Net, config: RunConfig, generation: str, dtypes: Optional[Dtypes], frozen: Sequence[str]
 ) -> KerasNet:
     stage = importlib.import_module("keras.ipu").PipelineStage if config.number_of_stages > 1 else None
     built = models.keras_net(net, config, stage, dtypes)
     model, accumulation = built.model, config.gradient_accumulation
     for name in frozen:
         model.get_layer(name).trainable = False
-    _compile(built, config, 1, config.device_iterations * accumulation, legacy)
+    _compile(built, config, 1, config.device_iterations * accumulation, generation)
     if stage is not None:
         chosen = _vendor().ops.pipelining_ops.PipelineSchedule
         model.set_pipelining_options(
@@ -118,7 +118,7 @@ def train(
     config: RunConfig,
     data: Data,
     *,
-    legacy: bool = False,
+    generation: str = "new",
     dtypes: Optional[Dtypes] = None,
     frozen: Sequence[str] = (),
 ) -> RunRecord:
@@ -126,8 +126,8 @@ def train(
 
     The options are those of ``build``.
     """
-    frameworks.require(supports(net, config, legacy=legacy))
-    with training(net, config, legacy=legacy, dtypes=dtypes, frozen=frozen) as trainer:
+    frameworks.require(supports(net, config, generation=generation))
+    with training(net, config, generation=generation, dtypes=dtypes, frozen=frozen) as trainer:
         seen = [trainer.fit(data, step) for step in range(config.steps)]
     built = trainer.built
     shown = {
@@ -178,10 +178,10 @@ class Trainer:
 
 @contextmanager
 def training(
-    net: Net, config: RunConfig, *, legacy: bool = False, dtypes: Optional[Dtypes] = None, frozen: Sequence[str] = ()
+    net: Net, config: RunConfig, *, generation: str = "new", dtypes: Optional[Dtypes] = None, frozen: Sequence[str] = ()
 ) -> Iterator[Trainer]:
     """The net as a compiled model, ready for ``fit``; the options are those of ``build``."""
-    with build(net, config, legacy=legacy, dtypes=dtypes, frozen=frozen) as built:
+    with build(net, config, generation=generation, dtypes=dtypes, frozen=frozen) as built:
         yield Trainer(built, config)
 
 
@@ -193,13 +193,13 @@ def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] =
     return RunRecord(config, net.name, (), tuple(outputs), **frameworks.origin("tensorflow", str(tf.__version__)))
 
 
-def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> RunRecord:
+def native(net: Net, config: RunConfig, data: Data, *, generation: str = "new") -> RunRecord:
     """Train ``net`` with stock Keras: every update sees all its micro-batches as one large batch.
 
     The mean over the large batch is the mean of the micro-batches' means, unless batch norm tells them apart; where
     gradients are added up, the loss has that weight.
     """
-    frameworks.require(supports(net, config, legacy=legacy))
+    frameworks.require(supports(net, config, generation=generation))
     together = config.gradient_accumulation * config.replicas
     frameworks.require(
         frameworks.refusal(
@@ -215,7 +215,7 @@ def native(net: Net, config: RunConfig, data: Data, *, legacy: bool = False) -> 
     weight = (config.gradient_accumulation if config.accumulation_reduction == "sum" else 1) * (
         config.replicas if config.replica_reduction == "sum" else 1
     )
-    _compile(built, config, together, 1, legacy, loss_weights=float(weight))
+    _compile(built, config, together, 1, generation, loss_weights=float(weight))
     batch = together * config.micro_batch
     seen = [_fitted(built, config, data, step, batch) for step in range(config.steps)]
     shaped = [
@@ -250,10 +250,10 @@ class _Seeing(tf.keras.callbacks.Callback):
 
 
 def _compile(
-    built: KerasNet, config: RunConfig, micro_batches: int, execution: int, legacy: bool, **settings: Any
+    built: KerasNet, config: RunConfig, micro_batches: int, execution: int, generation: str, **settings: Any
 ) -> None:
     if config.training:
-        optimizer = rules.optimizer(config, legacy=legacy)
+        optimizer = rules.optimizer(config, generation=generation)
         if config.decays:
             optimizer.exclude_from_weight_decay(var_list=[built.trained[name] for name, _ in config.decays])
         settings.update(
@@ -322,9 +322,9 @@ def _record(built: KerasNet, config: RunConfig, seen: List[Dict[str, Any]], **fi
     )
 
 
-def supports(net: Net, config: RunConfig, *, legacy: bool = False) -> Optional[str]:
+def supports(net: Net, config: RunConfig, *, generation: str = "new") -> Optional[str]:
     """Why TensorFlow cannot express a run, None if it can."""
-    return limits.supports("tensorflow", net, config, old=rules.older(legacy))
+    return limits.supports("tensorflow", net, config, generation=rules.actual(generation))
 
 
 def inspect() -> Optional[Inspector]:

@@ -49,7 +49,7 @@ def _inference(net: Net, config: RunConfig) -> Graph:
 def _training(net: Net, config: RunConfig) -> Graph:
     """The loss, the logits, and the next value of every variable."""
     built = models.keras_net(net, config)
-    model, optimizer = built.model, rules.optimizer(config, legacy=False)
+    model, optimizer = built.model, rules.optimizer(config)
     optimizer.build(model.trainable_variables)
 
     def step(x: Any, labels: Any) -> Tuple[Any, Any]:

@@ -1,11 +1,14 @@
 """Keras' optimizers and learning-rate schedules for the suite's rules, with every setting passed on.
 
-Keras has two generations of optimizers, which place epsilon differently: ``legacy`` chooses the older one, which is the
-only one of TensorFlow 2.6.
+Keras has two generations of optimizers, which place epsilon differently: "new", and "legacy", which is the only one of
+TensorFlow 2.6. "addons" are the vendor's own, which place it as papers do.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Mapping, Union
 
 import tensorflow as tf
@@ -19,6 +22,18 @@ Maker = Callable[[Any, Rate, Rule, Dict[str, Any]], Any]
 
 def _moments(rule: Rule) -> Dict[str, Any]:
     return {"beta_1": rule["beta1"], "beta_2": rule["beta2"], "epsilon": rule["epsilon"]}
+
+
+def _addons() -> Any:
+    """The optimizers of the vendor's package under the names of Keras'."""
+    package = importlib.import_module("ipu_tensorflow_addons.keras.optimizers")
+    return SimpleNamespace(SGD=package.SGDIpuOptimizer, Adam=package.AdamIpuOptimizer, LAMB=package.LAMBIpuOptimizer)
+
+
+def _lamb(module: Any, rate: Rate, rule: Rule, common: Dict[str, Any]) -> Any:
+    own = {name: value for name, value in common.items() if name != "weight_decay"}
+    clip = None if math.isinf(rule["max_weight_norm"]) else rule["max_weight_norm"]
+    return module.LAMB(rate, **_moments(rule), weight_decay_rate=rule["weight_decay"], weight_norm_clip=clip, **own)
 
 
 _OPTIMIZERS: Mapping[str, Maker] = {
@@ -46,6 +61,7 @@ _OPTIMIZERS: Mapping[str, Maker] = {
     "adadelta": lambda module, rate, rule, common: module.Adadelta(
         rate, rho=rule["rho"], epsilon=rule["epsilon"], **common
     ),
+    "lamb": _lamb,
 }
 
 _NEW: Mapping[str, Mapping[str, str]] = {
@@ -64,6 +80,7 @@ _OLD: Mapping[str, Mapping[str, str]] = {
     "rmsprop": {"square": "rms", "mean": "mg", "velocity": "momentum"},
     "adagrad": {"square": "accumulator"},
     "adadelta": {"square": "accum_grad", "change": "accum_var"},
+    "lamb": {"first": "m", "second": "v"},
 }
 """Each optimizer's state: the rule's word and the generation's own."""
 
@@ -84,14 +101,16 @@ _SCHEDULES: Mapping[str, Callable[[Any, Rule], Any]] = {
 """Keras' schedules: the device evaluates them by its count of updates, the host by the step."""
 
 
-def _generation(legacy: bool) -> Any:
+def _module(generation: str) -> Any:
+    if generation == "addons":
+        return _addons()
     module = tf.keras.optimizers
-    return getattr(module, "legacy", module) if legacy else module
+    return getattr(module, "legacy", module) if generation == "legacy" else module
 
 
-def older(legacy: bool) -> bool:
-    """Is the generation the older one, whatever was asked for?"""
-    return hasattr(_generation(legacy).SGD, "get_slot")
+def actual(generation: str) -> str:
+    """The generation that a TensorFlow has: where there is only the older one, it is that."""
+    return "legacy" if generation == "new" and hasattr(_module(generation).SGD, "get_slot") else generation
 
 
 def rate(config: RunConfig) -> Rate:
@@ -112,14 +131,16 @@ def _schedule(config: RunConfig) -> Rate:
     return _SCHEDULES[rule.name](tf.keras.optimizers.schedules, rule)
 
 
-def optimizer(config: RunConfig, *, legacy: bool = False) -> Any:
+def optimizer(config: RunConfig, *, generation: str = "new") -> Any:
     """Keras' optimizer for a configuration; it clips by the global norm where the configuration says so."""
     rule, common = config.optimizer, {}
     if config.clip_norm is not None:
         common["global_clipnorm"] = config.clip_norm
     if rule["weight_decay"]:
         common["weight_decay"] = rule["weight_decay"]
-    return _OPTIMIZERS[rule.name](_generation(legacy), rate(config), rule, common)
+    if not dict(rule.settings).get("bias_correction", True):
+        common["debiasing"] = False
+    return _OPTIMIZERS[rule.name](_module(generation), rate(config), rule, common)
 
 
 def loss(net: Net) -> Any:

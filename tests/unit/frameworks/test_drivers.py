@@ -197,7 +197,7 @@ def test_what_the_older_generation_lacks_is_refused(driver: Any, name: str, what
     config = replace(CONFIGS[name], **LEGACY[what])
 
     with pytest.raises(RunError, match=what):
-        driver.train(net, config, distinct_micro_batches(net, config), legacy=True)
+        driver.train(net, config, distinct_micro_batches(net, config), generation="legacy")
 
 
 @pytest.mark.parametrize("net", ["bn_convnet", "dropout_net"])

@@ -201,3 +201,20 @@ FOREIGN_ASSIGNMENT = refuse(
     error=ValueError,
     sentence="The provided `pipeline_stage_assignment` has no entry for layer {layer}.",
 )
+
+# Optimizers of the add-ons
+
+SPARSE_GRADIENT = refuse(
+    "tensorflow.addons-sparse-gradient",
+    when=lambda optimizer: True,
+    error=NotImplementedError,
+    sentence="{optimizer} does not take sparse gradients: use an optimizer of Keras, or look rows up with "
+    "embedding_ops.embedding_lookup.",
+)
+TWO_PRECISIONS = refuse(
+    "tensorflow.addons-two-precisions",
+    when=lambda precisions: len(precisions) != 2,
+    error=ValueError,
+    sentence="`optimizer_compute_precisions` is {precisions!r}; give two dtypes, that of the change and that of its "
+    "product with the rate.",
+)

@@ -166,8 +166,13 @@ def addons(tf: Any, ipu: Any) -> Any:
 
 
 def test_addons_have_their_layers(addons: Any) -> None:
-    """The package of add-ons has the layers of graphcore/ipu_tensorflow_addons, for Keras and for programs without."""
-    wanted = {"keras.layers": ADDONS, "layers": RECURRENT}
+    """The package has the layers of graphcore/ipu_tensorflow_addons, for Keras and without, and its optimizers."""
+    wanted = {
+        "keras.layers": ADDONS,
+        "layers": RECURRENT,
+        "v1.layers": RECURRENT,
+        "keras.optimizers": ("AdamIpuOptimizer", "IpuOptimizerBase", "LAMBIpuOptimizer", "SGDIpuOptimizer"),
+    }
     missing = [
         f"{module}.{name}"
         for module, names in wanted.items()
@@ -175,7 +180,26 @@ def test_addons_have_their_layers(addons: Any) -> None:
         if not isinstance(getattr(operator.attrgetter(module)(addons), name, None), type)
     ]
 
-    check.equal(actual=missing, expected=[], what="the layers that the add-ons lack")
+    check.equal(actual=missing, expected=[], what="the names that the add-ons lack")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("keras.layers.rnn", "LSTM"),
+        ("keras.layers.dense", "SerialDense"),
+        ("keras.layers.f8_convert", "ConvertToF8"),
+        ("keras.optimizers.lamb_optimizer", "LAMBIpuOptimizer"),
+        ("v1.layers.rnn_ops", "PopnnAUGRU"),
+    ],
+)
+def test_addons_are_found_in_the_vendors_files(addons: Any, module: str, name: str) -> None:
+    """A class can be imported from the file that the vendor has it in, and is the one of the package."""
+    of_file = getattr(importlib.import_module(f"ipu_tensorflow_addons.{module}"), name, None)
+    of_package = getattr(operator.attrgetter(module.rpartition(".")[0])(addons), name, of_file)
+
+    check.holds(isinstance(of_file, type), f"{module} of the add-ons has no class {name}")
+    check.equal(actual=of_file, expected=of_package, what=f"{name} of {module}")
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])

@@ -1,4 +1,4 @@
-"""What only Keras has of optimizers: an older generation, and schedules that the device counts on."""
+"""What only TensorFlow has of optimizers: an older generation, the vendor's own, and schedules on the device."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ def rmsprop(**settings: Any) -> Rule:
     return optimizer("rmsprop", alpha=0.75, epsilon=0.0625, rate_in_velocity=True, **settings)
 
 
+def lamb(**settings: Any) -> Rule:
+    """LAMB with decays that are exact in float32."""
+    return optimizer("lamb", **{"beta1": 0.5, "beta2": 0.75, "epsilon": 0.0625, "weight_decay": 0.25, **settings})
+
+
 # Epsilon is large so that no gradient is too small for its root: rounding errors stay in proportion to the step.
 LEGACY = {
     "sgd-momentum": optimizer("sgd", momentum=0.75, rate_in_velocity=True),
@@ -47,8 +52,32 @@ def test_an_older_optimizer_steps_as_specified(runs: Runs, rule: str) -> None:
     """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them."""
     config = replace(STEPS, optimizer=LEGACY[rule])
 
-    runs.compare("linear", config, ["losses", "weights"], legacy=True)
-    runs.compare_state("linear", config, legacy=True)
+    runs.compare("linear", config, ["losses", "weights"], generation="legacy")
+    runs.compare_state("linear", config, generation="legacy")
+
+
+ADDONS = {
+    "sgd": optimizer("sgd"),
+    "sgd-momentum": optimizer("sgd", momentum=0.75, rate_in_velocity=True),
+    "sgd-nesterov": optimizer("sgd", momentum=0.75, rate_in_velocity=True, nesterov=True),
+    "adam": adam(epsilon_at="corrected"),
+    "adam-biased": adam(epsilon_at="corrected", bias_correction=False),
+    "lamb": lamb(),
+    "lamb-biased": lamb(bias_correction=False),
+    "lamb-clipped": lamb(max_weight_norm=0.25),
+}
+"""The optimizers of graphcore/ipu_tensorflow_addons ``ipu_tensorflow_addons/keras/optimizers``."""
+
+
+@pytest.mark.parametrize("rule", ADDONS)
+def test_an_optimizer_of_the_add_ons_steps_as_specified(runs: Runs, rule: str) -> None:
+    """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them."""
+    pytest.importorskip("ipu_tensorflow_addons", reason="the vendor's package of add-ons is not installed")
+    config = replace(STEPS, optimizer=ADDONS[rule])
+
+    runs.compare("linear", config, ["losses", "weights"], generation="addons")
+    if rule != "sgd":
+        runs.compare_state("linear", config, generation="addons")
 
 
 RATES = {

@@ -1,0 +1,1 @@
+"""Optimizers for programs without Keras: the vendor's package has none."""
