@@ -58,6 +58,7 @@ def change_session(session: ModuleType) -> None:
     base = session.BaseSession
     _replace(base, "__init__", _placing_softly)
     _replace(base, "list_devices", _listing_session_devices)
+    _replace(base, "_extend_graph", _telling)
 
 
 def change_context(context: ModuleType) -> None:
@@ -225,6 +226,17 @@ def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
         own(self, target, graph, config)
 
     return init
+
+
+def _telling(own: Callable[..., None]) -> Callable[..., None]:
+    """A session takes up what a graph has got since it ran last: the graph is told that it runs."""
+
+    @functools.wraps(own)
+    def extend(self: Any) -> None:
+        self._graph._ipu_ran = True
+        own(self)
+
+    return extend
 
 
 def _softly(settings: Any) -> Any:

@@ -59,16 +59,14 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
             return [tf.constant(True), *(tf.identity(tensor) for tensor in tensors)]
 
     outer = _device()
-    known = system.configured()
-    built_program = GraphProgram(program, system.ipus(_ordinal(outer)) if known else 1, again=not known)
+    built_program = GraphProgram(program, system.ipus(_ordinal(outer)) if system.configured() else 1)
     ran, *results = built_program(flat)
     if folders.wanted():
         describe = getattr(computation, "describe", None)
         folders.write(describe() if describe else _described(computation, built_program, built_program.ipus))
     with tf.control_dependencies([ran]):
         returned = [tf.identity(result) for result in results] if results else [tf.no_op()]
-    if not known:
-        deferred.note(_again(built_program, flat, outer), returned)
+    deferred.note(_again(built_program, flat, outer), returned)
     return _packed(returned, built.structure) if results else returned[0]
 
 
@@ -77,7 +75,10 @@ def _again(program: GraphProgram, flat: List[Any], device: str) -> deferred.Buil
     scopes = graph_context.GraphContext()
 
     def build() -> Any:
-        program.ipus = system.ipus(_ordinal(device))
+        counts, number = system.devices(), _ordinal(device)
+        if number >= len(counts) or counts[number] == program.ipus:
+            return None
+        program.ipus = counts[number]
         with scopes.entered(), tf.device(device or None):
             ran, *results = program(flat)
         return ran, results

@@ -24,11 +24,10 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 class GraphProgram:
     """A computation that a session runs on the IPUs of one device."""
 
-    def __init__(self, computation: Callable[..., List[Any]], ipus: int, again: bool = False) -> None:
+    def __init__(self, computation: Callable[..., List[Any]], ipus: int) -> None:
         self._computation = computation
         self.ipus = ipus
-        self._again = again
-        """Whether it may be built again, for another number of IPUs: its variables are remembered then."""
+        """It may be built again for another number of them: its variables are remembered."""
         self.replicas = 1
         self.graph: Any = None
         """The graph of the program, once it is built."""
@@ -38,16 +37,12 @@ class GraphProgram:
     def __call__(self, inputs: List[Any]) -> List[Any]:
         """Build it into the current graph; the tensors that replica 0 returns."""
         scope = variable_scope.get_variable_scope()
-        if self.ipus > 1:
-            self.replicas = shards.replicas(self.ipus, self._placed(inputs, scope))
+        self.replicas = shards.replicas(self.ipus, self._placed(inputs, scope)) if self.ipus > 1 else 1
         if self.replicas > 1:
             for variable in _of_graph():
                 self._made(variable)
 
         def program(*own: Any) -> List[Any]:
-            if self.ipus == 1 and not self._again:
-                with variable_scope.variable_scope(scope, use_resource=True, auxiliary_name_scope=False):
-                    return self._computation(*own)
             return self._results(scope, own)[0]
 
         called = training.built(program, inputs, "ipu_program")

@@ -206,7 +206,7 @@ def results(model: Any, phase: str, planned: Plan, outputs: List[List[Any]]) -> 
 def logs_of_steps(model: Any, planned: Plan, every: List[Any]) -> List[Any]:
     """The logs of every step of a run, from those of its replicas one step after the other."""
     steps = [every[start : start + planned.replicas] for start in range(0, len(every), planned.replicas)]
-    logs = [reduced(own, model._ipu.metric_reduction) for own in steps]
+    logs = [model._ipu_reduced(own) for own in steps]
     if model._ipu.pipelining.accumulate_outfeed and model._ipu_pipelined():
         logs = [accumulated(logs, model._ipu.pipelining.rest.get("accumulate_outfeed_dtype"))] * len(logs)
     return logs

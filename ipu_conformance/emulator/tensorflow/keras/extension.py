@@ -281,6 +281,10 @@ class ModelExtension:
         state = self._ipu
         return state.pipelining.method if self._ipu_pipelined() else state.accumulation.method
 
+    def _ipu_reduced(self, by_replica: List[Any]) -> Any:
+        """The logs of one step from those of its replicas."""
+        return execution.reduced(by_replica, self._ipu.metric_reduction)
+
     def _ipu_check_execution(self, steps: int, *, training: bool) -> None:
         """An execution of so many steps is what the accumulation and the schedule of the pipeline allow."""
         pipelined = self._ipu_pipelined()

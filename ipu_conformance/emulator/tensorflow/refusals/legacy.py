@@ -84,3 +84,136 @@ TWO_COUNTS = refuse(
     error=ValueError,
     sentence="Both `pipeline_depth` and `gradient_accumulation_count` are given: `pipeline_depth` is the old name.",
 )
+
+# Models of ipu.keras
+
+OLD_ARGUMENTS = refuse(
+    "tensorflow.legacy-model-arguments",
+    when=lambda method, given: given,
+    error=NotImplementedError,
+    sentence="IPU Keras models do not support these parameters to {method}(): {given}.",
+)
+TWO_NAMES = refuse(
+    "tensorflow.legacy-model-two-names",
+    when=lambda old, new, given: new in given,
+    error=ValueError,
+    sentence="Arguments {old} and {new} cannot be used together.",
+)
+UNKNOWN_ARGUMENTS = refuse(
+    "tensorflow.legacy-model-unknown-arguments",
+    when=lambda model, unknown: unknown,
+    error=TypeError,
+    sentence="{model} has no arguments {unknown}; see its signature.",
+)
+LOSS_WEIGHTS = refuse(
+    "tensorflow.legacy-model-loss-weights",
+    when=lambda weights: not isinstance(weights, (list, type(None))),
+    error=ValueError,
+    sentence="loss_weights can only be specified as a list, but {weights!r} was given.",
+)
+OLD_BATCH_SIZE = refuse(
+    "tensorflow.legacy-model-batch-size",
+    when=lambda model, method, size, arrays: size and not arrays,
+    error=ValueError,
+    sentence="Do not specify `batch_size` in {model}.{method}() for a data set: use its batch() method.",
+)
+ELEMENTS = refuse(
+    "tensorflow.legacy-model-elements",
+    when=lambda method, wanted, found: wanted != found,
+    error=ValueError,
+    sentence="{method} requires a dataset with a structure containing {wanted} element(s), but got {found} element(s) "
+    "instead.",
+)
+STEPS_NEEDED = refuse(
+    "tensorflow.legacy-model-steps-needed",
+    when=lambda name, number: number is None,
+    error=ValueError,
+    sentence="When using an infinitely repeating dataset, or one of unknown length, you must provide the number of "
+    "steps ({name}).",
+)
+UNEVEN_STEPS = refuse(
+    "tensorflow.legacy-model-uneven-steps",
+    when=lambda steps, group, **_: steps % group,
+    error=ValueError,
+    sentence="{model} requires '{name}' ({steps}) to be evenly divisible by the number of steps per execution "
+    "'steps_per_run' multiplied by the replication factor ({replicas}), which is {group}.",
+)
+EXHAUSTED = refuse(
+    "tensorflow.legacy-model-exhausted",
+    when=lambda name, steps, accumulated, number: steps * accumulated > number,
+    error=ValueError,
+    sentence="{name} times gradient accumulation count ({steps} x {accumulated}) is greater than the number of "
+    "mini-batches in the dataset ({number}).",
+)
+TOO_FEW_MINI_BATCHES = refuse(
+    "tensorflow.legacy-model-too-few",
+    when=lambda number, run, **_: number < run,
+    error=ValueError,
+    sentence="The number of mini-batches in the dataset ({number}) must be at least the gradient accumulation count "
+    "({accumulated}) multiplied by the replication factor ({replicas}) and by steps_per_run, which is {run}.",
+)
+UNEVEN_MINI_BATCHES = refuse(
+    "tensorflow.legacy-model-uneven-data",
+    when=lambda model, number, run: number % run,
+    error=ValueError,
+    sentence="{model} requires the number of mini-batches in the dataset ({number}) to be evenly divisible by the "
+    "product of 'steps_per_run', the gradient accumulation count and the replication factor, which is {run}.",
+)
+OLD_SAVE = refuse(
+    "tensorflow.legacy-model-save",
+    when=lambda saves: saves,
+    error=NotImplementedError,
+    sentence="IPU Keras models do not support the `save` interface: use `save_weights`.",
+)
+OLD_CALL = refuse(
+    "tensorflow.legacy-model-call",
+    when=lambda model, running: not running,
+    error=ValueError,
+    sentence="{model} can only be called through the `fit`, `evaluate` or `predict` interfaces.",
+)
+OLD_DEVICE = refuse(
+    "tensorflow.legacy-model-device",
+    when=lambda model, strategy: strategy is None,
+    error=ValueError,
+    sentence="{model} can only be used on an IPU device: make and run it in the scope of an IPUStrategy.",
+)
+LAYERS = refuse(
+    "tensorflow.legacy-model-layers",
+    when=lambda model, layers, kind: not isinstance(layers, list) or not all(isinstance(one, kind) for one in layers),
+    error=ValueError,
+    sentence="IPU {model} requires a list of Keras Layers, but {layers!r} was given.",
+)
+STAGES = refuse(
+    "tensorflow.legacy-model-stages",
+    when=lambda stages, kind: not isinstance(stages, list)
+    or not stages
+    or not all(isinstance(stage, list) and all(isinstance(layer, kind) for layer in stage) for stage in stages),
+    error=ValueError,
+    sentence="An IPU pipeline must take a non-empty list of stages, where each stage is a list of Keras Layers, but "
+    "{stages!r} was given.",
+)
+INPUTS_AND_OUTPUTS = refuse(
+    "tensorflow.legacy-model-ends",
+    when=lambda args, named: len(args) + len(named) != 2,
+    error=ValueError,
+    sentence="Model was not provided with 'inputs' and 'outputs'.",
+)
+COUNT_NEEDED = refuse(
+    "tensorflow.legacy-model-count",
+    when=lambda model, count: count is None,
+    error=ValueError,
+    sentence="{model} needs gradient_accumulation_count, which was pipeline_depth in earlier SDKs: give one of them.",
+)
+SERIALIZATION = refuse(
+    "tensorflow.legacy-model-serialization",
+    when=lambda iterations: iterations != 1,
+    error=NotImplementedError,
+    sentence="batch_serialization_iterations is {iterations}; the emulator runs a mini-batch at once: leave it out.",
+)
+UNSTAGED = refuse(
+    "tensorflow.legacy-model-unstaged",
+    when=lambda staged: not staged,
+    error=ValueError,
+    sentence="All layers of a pipelined model must have an associated pipeline stage: call them in PipelineStage "
+    "scopes.",
+)

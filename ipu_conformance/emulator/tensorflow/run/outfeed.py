@@ -12,7 +12,7 @@ from tensorflow.python.framework import errors_impl, func_graph, ops
 from tensorflow.python.ops import control_flow_v2_func_graphs, gen_resource_variable_ops
 
 from ipu_conformance.emulator.tensorflow.compile import deferred, functions
-from ipu_conformance.emulator.tensorflow.config import environment, system
+from ipu_conformance.emulator.tensorflow.config import environment
 from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 from ipu_conformance.emulator.tensorflow.run import replicas
 from ipu_conformance.emulator.tensorflow.run.queues import of_any_sdk
@@ -124,7 +124,7 @@ class IPUOutfeedQueue:
                 raise errors_impl.FailedPreconditionError(None, None, NOTHING_YET)
             raise ValueError("Trying to dequeue from an outfeed that nothing has been enqueued to: enqueue first.")
         leaves = self._taken()
-        if not tf.executing_eagerly() and not system.configured():
+        if not tf.executing_eagerly():
             leaves = deferred.note_dequeue(self, leaves)
         return tf.nest.pack_sequence_as(self._structure, leaves)
 

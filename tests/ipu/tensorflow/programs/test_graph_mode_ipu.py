@@ -199,10 +199,9 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
     check_trained(Trained(kernels, losses), 2, counts(1, 4, replicas))
 
 
-def test_a_graph_may_be_built_before_the_system_is_configured(tf: Any, ipu: Any, configure: Any) -> None:
-    """The replicas of a program are those of the configuration in force when it runs, however early it was built."""
+def _configured_after_building(tf: Any, ipu: Any, configure: Any) -> None:
+    """A program on four replicas, for which the system is configured after its graph was built, is as specified."""
     v1, rows = tf.compat.v1, samples(24)
-    ipu.utils.reset_ipu_configuration()
     with tf.Graph().as_default(), v1.Session() as session:
         queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows))
         out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
@@ -226,3 +225,16 @@ def test_a_graph_may_be_built_before_the_system_is_configured(tf: Any, ipu: Any,
     check.identical(actual=total, expected=expected[:, 0].sum(), what="the sum of replica 0")
     moved = np.float32(1 - 0.5 * expected.astype(np.float64).mean(axis=1).sum())
     check.identical(actual=trained_weight, expected=moved, what="the weight after three steps of means over replicas")
+
+
+def test_a_graph_may_be_built_before_the_system_is_configured(tf: Any, ipu: Any, configure: Any) -> None:
+    """The replicas of a program are those of the configuration in force when it runs, however early it was built."""
+    ipu.utils.reset_ipu_configuration()
+    _configured_after_building(tf, ipu, configure)
+
+
+@pytest.mark.parametrize("before", [1, 2, 8])
+def test_a_graph_may_be_built_under_another_configuration(tf: Any, ipu: Any, configure: Any, before: int) -> None:
+    """The replicas of a program are not those of the configuration in force when it was built."""
+    configure(before)
+    _configured_after_building(tf, ipu, configure)

@@ -239,10 +239,3 @@ def test_optimizers_have_their_old_modules(tf: Any, ipu: Any, name: str) -> None
 
     actual = getattr(module, known) is getattr(tf.keras.optimizers.legacy, known)
     check.equal(actual=actual, expected=True, what=f"whether keras.optimizer_v2.{name}.{known} is Keras' own")
-
-
-@pytest.mark.parametrize("name", ["Model", "PipelineModel", "PipelineSequential", "Sequential"])
-def test_old_models_name_their_successors(ipu: Any, name: str) -> None:
-    """The models of ``ipu.keras`` in SDKs 1.4 to 2.1 are refused in a sentence that says what to build instead."""
-    with check.raises(NotImplementedError, match="IPUStrategy", what=f"making an ipu.keras.{name}"):
-        getattr(ipu.keras, name)()

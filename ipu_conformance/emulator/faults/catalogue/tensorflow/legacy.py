@@ -7,6 +7,7 @@ from typing import Any
 from ipu_conformance.emulator.faults.catalogue import GONE, Fault, always, patch, register, result
 
 OPTIONS = "tensorflow.legacy.options"
+MODELS, FEEDS = "tensorflow.legacy.keras_models", "tensorflow.legacy.keras_feeds"
 COUNT, MODE = "gradient_accumulation_count", "outfeed_mode"
 
 
@@ -48,9 +49,18 @@ for _name, _function, _what, _wrong in (
      "no name is excluded from decay or adaptation", always(False)),
     ("legacy-optimizer-new", "name:stock.keras.optimizer_v2.adam:Adam",
      "the optimizer of an old module is Keras' new one", _new_adam),
-    ("legacy-models-imitated", "name:tensorflow.legacy.keras_models:MODELS",
-     "models of earlier SDKs are made, and nothing says what took their place",
-     lambda models: dict.fromkeys(models, dict)),
+    ("legacy-model-run-of-one-step", f"{MODELS}:LegacyModel._run_steps", "a run has one step, whatever was asked for",
+     lambda original, model, steps: original(model, model.gradient_accumulation_count)),
+    ("legacy-model-epoch-halved", f"{FEEDS}:mini_batches", "an epoch has half of its mini-batches",
+     result(lambda number: number // 2 if number > 16 else number)),
+    ("legacy-model-arrays-backwards", f"{FEEDS}:batches", "arrays are fed backwards",
+     lambda original, x, y, size: original(x[::-1], y[::-1], size)),
+    ("legacy-model-loss-of-one", f"{MODELS}:LegacyModel._ipu_reduced", "the loss is that of the last replica",
+     lambda original, model, by_replica: by_replica[-1]),
+    ("legacy-model-optimizer-new", "stock.keras.src.optimizers:get", "a word is an optimizer of today",
+     lambda original, identifier, **settings: original(identifier)),
+    ("legacy-model-name-other", f"name:{MODELS}:MODELS", "the first name of a pipeline is a model without stages",
+     lambda models: {**models, "PipelinedModel": models["Sequential"]}),
     ("legacy-count-halved", "tensorflow.legacy.pipelines:renamed",
      "a pipeline has half as many micro-batches as its old option says",
      result(lambda named: {**named, COUNT: named[COUNT] // 2})),

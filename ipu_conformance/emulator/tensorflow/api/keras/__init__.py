@@ -25,10 +25,14 @@ _find, __dir__ = _lazy(
     __name__, members=dict.fromkeys(("ALSOptimizer", "ALSOptimizerGradientAccumulationWrapper"), "optimizers")
 )
 
+_OLD_MODELS = (
+    "Model", "PipelineModel", "PipelineSequential", "PipelinedModel", "Sequential", "SequentialPipelineModel",
+)  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
     """A module or a member of one; else a model of an earlier SDK, whose room is entered then."""
-    if name in ("Model", "PipelineModel", "PipelineSequential", "Sequential"):
+    if name in _OLD_MODELS:
         from ipu_conformance.emulator.tensorflow.legacy import keras_models
 
         return keras_models.MODELS[name]
