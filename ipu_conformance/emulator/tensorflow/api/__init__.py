@@ -8,4 +8,8 @@ both names give the same object.
 from ipu_conformance.emulator.tensorflow.surface import inner_modules as _inner_modules
 from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-__getattr__, __dir__ = _lazy(__name__, modules=_inner_modules())
+__getattr__, __dir__ = _lazy(
+    __name__,
+    modules={**_inner_modules(), "layers": "keras.layers", "losses": "keras.losses"},
+    members={"outlined_function": "ops.functional_ops"},
+)

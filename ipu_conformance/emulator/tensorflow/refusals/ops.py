@@ -61,3 +61,36 @@ PREFETCH_DEPTH = refuse(
     error=ValueError,
     sentence="`prefetch_depth` is {depth}; it must be at least 1 and less than 256.",
 )
+
+# Tables on the host
+
+HOST_TABLE = refuse(
+    "tensorflow.host-embedding-table",
+    when=lambda table, variable: not variable,
+    error=ValueError,
+    sentence="HostEmbedding embedding_tensor is not a tensorflow tensor, but {table!r}: pass a variable of the host.",
+)
+HOST_SPEC = refuse(
+    "tensorflow.host-embedding-spec",
+    when=lambda spec, kind: spec is not None and not isinstance(spec, kind),
+    error=ValueError,
+    sentence="HostEmbedding optimizer_spec is not a HostEmbeddingOptimizerSpec or None, but {spec!r}.",
+)
+HOST_PARTITION = refuse(
+    "tensorflow.host-embedding-partition",
+    when=lambda strategy, strategies: strategy not in strategies,
+    error=ValueError,
+    sentence="Unknown partition strategy {strategy!r}: use one of {strategies}.",
+)
+HOST_SESSION = refuse(
+    "tensorflow.host-embedding-session",
+    when=lambda session, eager: session is None and not eager,
+    error=ValueError,
+    sentence="HostEmbedding.register requires a session when eager execution is disabled.",
+)
+HOST_CALL = refuse(
+    "tensorflow.host-embedding-call",
+    when=lambda called: called,
+    error=NotImplementedError,
+    sentence="HostEmbedding.__call__ is not supported: use the context manager of HostEmbedding.register.",
+)

@@ -187,9 +187,6 @@ def test_keras_has_a_module_of_its_own(tf: Any, ipu: Any, keras: str) -> None:
         ("embedded_runtime", "RuntimeContext"),
         ("application_compile_op", "experimental_application_compile_op"),
         ("dataset_extractor", "dataset_extractor"),
-        ("embedding_ops", "HostEmbedding"),
-        ("embedding_ops", "HostEmbeddingScope"),
-        ("embedding_ops", "create_host_embedding"),
         ("custom_ops", "cpu_user_operation"),
         ("custom_ops", "precompiled_user_op"),
         ("summary_ops", "get_ipu_reports"),
@@ -200,6 +197,17 @@ def test_what_needs_the_compiler_is_refused(ipu: Any, module: str, name: str) ->
     """What only the vendor's compiler or runtime can do is refused by name, with any arguments."""
     with check.raises(NotImplementedError, match=f"{name} is not available", what=name):
         getattr(getattr(ipu, module), name)("anything", some="thing")
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("outlined_function", "ops.functional_ops"), ("layers", "keras"), ("losses", "keras")],
+    ids=["outlined_function", "layers", "losses"],
+)  # fmt: skip
+def test_the_package_has_what_it_imports(ipu: Any, name: str, module: str) -> None:
+    """A function and two modules are attributes of the package, which imports them (``tensorflow/python/ipu``)."""
+    inner = getattr(importlib.import_module(f"tensorflow.python.ipu.{module}"), name)
+
+    check.equal(actual=getattr(ipu, name, None), expected=inner, what=f"ipu.{name}")
 
 
 def test_what_is_refused_can_be_named(ipu: Any) -> None:

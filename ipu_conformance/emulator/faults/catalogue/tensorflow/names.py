@@ -42,6 +42,8 @@ def _of_the_package(name: str) -> Any:
 
 for _name, _place, _what, _wrong in (
     # Modules
+    ("package-function-missing", f"{API}:__getattr__", "the package has no outlined_function of its own",
+     lambda original, name: None if name == "outlined_function" else original(name)),
     ("modules-imported-twice", f"{API}:__getattr__", "a module is another one under its second name", result(_again)),
     ("modules-invented", f"{API}:__getattr__", "the package has every name that it is asked for",
      _found_elsewhere(ModuleType)),

@@ -59,7 +59,18 @@ def _halved(outputs: Any) -> Any:
     return tf.nest.map_structure(lambda leaf: leaf / 2 if leaf.dtype.is_floating else leaf, outputs)
 
 
+HOST = "tensorflow.ops.host_embedding"
+
 for _name, _function, _area, _what, _wrong in (
+    # Tables on the host
+    ("host-embedding-of-one-replica", f"{HOST}:HostEmbeddingOptimizerSpec._updates", "reduce",
+     "a table on the host gets the gradients of the first replica only",
+     lambda original, spec, table, everyone: original(spec, table, everyone[:1]) * len(everyone)),
+    ("host-embedding-at-once", f"{HOST}:HostEmbeddingSGDGAOptimizerSpec.__init__", "update",
+     "a table on the host is updated after every mini-batch",
+     lambda original, spec, learning_rate, accumulation_factor: original(spec, learning_rate, 1)),
+    ("host-embedding-backwards", f"{HOST}:_rows", "streams", "rows are looked up in reverse order",
+     result(_backwards)),
     # Feeds
     ("infeed-reversed", f"{INFEED}._elements", "streams", "replicas take elements in reverse order",
      result(_reversed)),
