@@ -50,6 +50,12 @@ class FrontEnd:
 
 TENSORFLOW = "ipu_conformance.emulator.tensorflow.api"
 TENSORFLOW_ACTIVATION = "ipu_conformance.emulator.tensorflow.activation"
+GRADIENTS = (
+    "all_to_all_op", "control_flow_ops", "cross_replica_ops", "embedding_ops", "experimental.popfloat_ops",
+    "functional_ops", "grad_util_ops", "internal_ops", "nn_ops", "normalization_ops", "pipelining_ops", "rand_ops",
+    "rnn_ops", "slicing_ops", "within_replica_ops",
+)  # fmt: skip
+"""The modules whose gradients the vendor registers by importing a module ``_grad`` beside them."""
 ADDONS = "ipu_conformance.emulator.tensorflow.addons"
 ADDON_MODULES = {
     "keras.layers": (
@@ -75,6 +81,10 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
             **{
                 f"tensorflow.python.ipu.{name}": f"{TENSORFLOW}.{where}"
                 for name, where in tensorflow_surface.inner_modules().items()
+            },
+            **{
+                f"tensorflow.python.ipu.ops.{name}_grad": "ipu_conformance.emulator.tensorflow.ops.gradients"
+                for name in GRADIENTS
             },
             "tensorflow.python.ipu": TENSORFLOW,
             **{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+import sys
 from typing import Any
 
 import pytest
@@ -208,6 +209,26 @@ def test_the_package_has_what_it_imports(ipu: Any, name: str, module: str) -> No
     inner = getattr(importlib.import_module(f"tensorflow.python.ipu.{module}"), name)
 
     check.equal(actual=getattr(ipu, name, None), expected=inner, what=f"ipu.{name}")
+
+
+GRADIENTS = (
+    "all_to_all_op", "control_flow_ops", "cross_replica_ops", "embedding_ops", "functional_ops", "internal_ops",
+    "nn_ops", "normalization_ops", "pipelining_ops", "rand_ops", "rnn_ops", "slicing_ops", "within_replica_ops",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_can_be_imported(ipu: Any, name: str) -> None:
+    """Programs import a module of gradients beside the operations, so that they are registered."""
+    module = f"tensorflow.python.ipu.ops.{name}_grad"
+    sys.modules.pop(module, None)
+    try:
+        importlib.import_module(module)
+        found = True
+    except ImportError:
+        found = False
+
+    check.equal(actual=found, expected=True, what=f"whether ops.{name}_grad can be imported")
 
 
 def test_what_is_refused_can_be_named(ipu: Any) -> None:

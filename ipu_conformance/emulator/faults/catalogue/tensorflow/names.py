@@ -42,6 +42,8 @@ def _of_the_package(name: str) -> Any:
 
 for _name, _place, _what, _wrong in (
     # Modules
+    ("modules-of-gradients-missing", "hook:AliasFinder.real_name", "gradients cannot be imported",
+     lambda original, finder, fullname: None if fullname.endswith("_grad") else original(finder, fullname)),
     ("package-function-missing", f"{API}:__getattr__", "the package has no outlined_function of its own",
      lambda original, name: None if name == "outlined_function" else original(name)),
     ("modules-imported-twice", f"{API}:__getattr__", "a module is another one under its second name", result(_again)),
