@@ -93,6 +93,7 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
                 for name in names
             },
             "ipu_tensorflow_addons": ADDONS,
+            "tensorflow.compiler.plugin": "ipu_conformance.emulator.tensorflow.legacy.plugin",
             "keras.optimizer_v2": "ipu_conformance.emulator.tensorflow.legacy.optimizer_v2",
             **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},
         },

@@ -89,9 +89,11 @@ def move_variable_initialization_to_cpu(graph: Optional[Any] = None) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """A function that configured earlier SDKs; their room is entered when the first of them is called."""
-    from ipu_conformance.emulator.tensorflow.legacy import options
+    """A function that configured earlier SDKs or read their events; the room is entered by the first call of one."""
+    from ipu_conformance.emulator.tensorflow.legacy import events, options
 
+    if name in events.FUNCTIONS:
+        return events.FUNCTIONS[name]
     if name not in options.SETTERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return options.function(name)

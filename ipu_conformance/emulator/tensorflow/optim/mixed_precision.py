@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+from ipu_conformance.emulator.tensorflow.compile.outlined import outlined_function
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 
@@ -100,8 +101,6 @@ class IpuOptimizerBase(_optimizer_v2.OptimizerV2):
 
         The update gets the gradient and the slots in the dtype of the computation.
         """
-        from ipu_conformance.emulator.tensorflow.api.ops.functional_ops import outlined_function
-
         variables = [var, *(self.get_slot(var, name) for name in slot_names)]
         compute = self.opt_dtypes[0]
 

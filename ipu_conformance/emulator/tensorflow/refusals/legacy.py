@@ -217,3 +217,9 @@ UNSTAGED = refuse(
     sentence="All layers of a pipelined model must have an associated pipeline stage: call them in PipelineStage "
     "scopes.",
 )
+EVENTS_READ = refuse(
+    "tensorflow.legacy-events-read",
+    when=lambda number: number,
+    error=NotImplementedError,
+    sentence="A trace of {number} events was given, and the emulator writes none: read it with the vendor's SDK.",
+)

@@ -239,3 +239,30 @@ def test_optimizers_have_their_old_modules(tf: Any, ipu: Any, name: str) -> None
 
     actual = getattr(module, known) is getattr(tf.keras.optimizers.legacy, known)
     check.equal(actual=actual, expected=True, what=f"whether keras.optimizer_v2.{name}.{known} is Keras' own")
+
+
+READERS = {
+    "extract_all_strings_from_event_trace": "",
+    "extract_all_types_from_event_trace": [],
+    "extract_all_events": [],
+    "extract_compile_reports": [],
+    "extract_execute_reports": [],
+}
+"""What read a trace of events in SDK 1.x, and what it makes of an empty one."""
+
+
+def test_a_trace_of_events_is_empty(tf: Any, ipu: Any, said: Any) -> None:
+    """Programs of SDK 1.x fetch a trace of events and read it; here it has none, and the log says so."""
+    operations = importlib.import_module("tensorflow.compiler.plugin.poplar.ops.gen_ipu_ops")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        events = session.run(operations.ipu_event_trace())
+
+    found = {name: getattr(ipu.utils, name)(events) for name in READERS}
+    check.equal(actual=found, expected=READERS, what="what is read of a trace")
+    check.holds("no events" in said(), "nothing is said of events that are not recorded")
+
+
+def test_events_of_a_device_cannot_be_read(ipu: Any) -> None:
+    """A trace that a device has written is refused."""
+    with check.raises(NotImplementedError, match="3 events", what="reading a trace of three events"):
+        ipu.utils.extract_all_strings_from_event_trace([b"a", b"b", b"c"])

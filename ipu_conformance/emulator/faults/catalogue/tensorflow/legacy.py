@@ -47,6 +47,8 @@ for _name, _function, _what, _wrong in (
      "LAMB does not scale changes to the weights' norms", always(1.0)),
     ("addons-nothing-excluded", "tensorflow.optim.mixed_precision:_matches",
      "no name is excluded from decay or adaptation", always(False)),
+    ("legacy-trace-of-something", "name:tensorflow.legacy.events:FUNCTIONS", "an empty trace of events reads as a word",
+     lambda functions: {name: lambda events: "event" for name in functions}),
     ("legacy-optimizer-new", "name:stock.keras.optimizer_v2.adam:Adam",
      "the optimizer of an old module is Keras' new one", _new_adam),
     ("legacy-model-run-of-one-step", f"{MODELS}:LegacyModel._run_steps", "a run has one step, whatever was asked for",

@@ -1,0 +1,1 @@
+"""Operations of the vendor's part of TensorFlow."""
