@@ -170,7 +170,7 @@ class HostEmbedding:
         return tf.reshape(rows, [*indices.shape.as_list(), table.shape[1]])
 
 
-class HostEmbeddingScope(contextlib.AbstractContextManager):  # type: ignore[type-arg]
+class HostEmbeddingScope(contextlib.AbstractContextManager):
     """The time in which a table is connected with the device."""
 
     def __init__(self, parent: HostEmbedding, session: Any = None) -> None:

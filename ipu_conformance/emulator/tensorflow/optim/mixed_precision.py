@@ -124,10 +124,10 @@ class IpuOptimizerBase(_optimizer_v2.OptimizerV2):
             return m, v
         step = tf.cast(self.iterations + 1, self.opt_dtypes[0])
         powers = (tf.pow(self._hyper_value(name), step) for name in ("beta_1", "beta_2"))
-        return tuple(moment / (1.0 - power) for moment, power in zip((m, v), powers))  # type: ignore[return-value]
+        return tuple(moment / (1.0 - power) for moment, power in zip((m, v), powers))
 
 
-class SGDIpuOptimizer(_SGD, IpuOptimizerBase):  # type: ignore[misc]
+class SGDIpuOptimizer(_SGD, IpuOptimizerBase):
     """Gradient descent whose velocity, which holds the rate, has a dtype of its own."""
 
     def __init__(
@@ -139,7 +139,7 @@ class SGDIpuOptimizer(_SGD, IpuOptimizerBase):  # type: ignore[misc]
         momentum_accum_dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, momentum, nesterov, name, **kwargs)
+        _SGD.__init__(self, learning_rate, momentum, nesterov, name, **kwargs)
         self.momentum_accum_dtype = momentum_accum_dtype
 
     def _create_slots(self, var_list: Sequence[Any]) -> None:
@@ -169,7 +169,7 @@ class SGDIpuOptimizer(_SGD, IpuOptimizerBase):  # type: ignore[misc]
         return {**super().get_config(), "momentum_accum_dtype": self.momentum_accum_dtype}
 
 
-class AdamIpuOptimizer(_Adam, IpuOptimizerBase):  # type: ignore[misc]
+class AdamIpuOptimizer(_Adam, IpuOptimizerBase):
     """Adam with epsilon beside the debiased root; every mean has a dtype of its own, and debiasing can be left out."""
 
     def __init__(
@@ -186,7 +186,7 @@ class AdamIpuOptimizer(_Adam, IpuOptimizerBase):  # type: ignore[misc]
         debiasing: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, beta_1, beta_2, epsilon, amsgrad, name, **kwargs)
+        _Adam.__init__(self, learning_rate, beta_1, beta_2, epsilon, amsgrad, name, **kwargs)
         self.m_dtype, self.v_dtype, self.vhat_dtype = m_dtype, v_dtype, vhat_dtype
         self.debiasing = debiasing
 
