@@ -20,9 +20,26 @@ FIT, EVALUATE, PREDICT = Call("fit", "steps_per_epoch"), Call("evaluate", "steps
 
 
 def batches(x: Any, y: Any, batch_size: Optional[int]) -> Any:
-    """Arrays as a data set of whole mini-batches, in their order."""
-    data = tf.data.Dataset.from_tensor_slices(x if y is None else (x, y))
+    """Arrays as a data set of whole mini-batches, in their order; a list has one for each input or output."""
+    inputs, targets = (tuple(each) if isinstance(each, list) else each for each in (x, y))
+    data = tf.data.Dataset.from_tensor_slices(inputs if y is None else (inputs, targets))
     return data.batch(batch_size or 32, drop_remainder=True)
+
+
+def sorted_out(dataset: Any, inputs: int, outputs: int) -> Any:
+    """The data set with inputs and targets apart; a flat tuple has the inputs first, as many as the model has."""
+    element = dataset.element_spec
+    if not isinstance(element, tuple) or any(isinstance(part, (tuple, dict)) for part in element):
+        return dataset
+
+    def sort(*parts: Any) -> Any:
+        return tuple(
+            group if number > 1 else group[0]
+            for group, number in ((parts[:inputs], inputs), (parts[inputs:], outputs))
+            if group
+        )
+
+    return dataset.map(sort)
 
 
 def mini_batches(

@@ -13,7 +13,15 @@ import tensorflow as tf
 from ipu_conformance.emulator.core.topology import power_of_two
 from ipu_conformance.emulator.tensorflow import legacy
 from ipu_conformance.emulator.tensorflow.keras import extension, library
-from ipu_conformance.emulator.tensorflow.legacy.keras_feeds import EVALUATE, FIT, PREDICT, Call, batches, mini_batches
+from ipu_conformance.emulator.tensorflow.legacy.keras_feeds import (
+    EVALUATE,
+    FIT,
+    PREDICT,
+    Call,
+    batches,
+    mini_batches,
+    sorted_out,
+)
 from ipu_conformance.emulator.tensorflow.refusals import legacy as refusals
 from ipu_conformance.emulator.tensorflow.run import strategy
 
@@ -158,6 +166,7 @@ class LegacyModel:
         refusals.OLD_BATCH_SIZE(model=type(self).__name__, method=call.method, size=batch_size, arrays=arrays)
         dataset = batches(x, y, batch_size) if arrays else x
         self._check_elements(call, dataset)
+        dataset = sorted_out(dataset, *self._ends())
         number = int(dataset.cardinality())
         count = mini_batches(
             call, type(self).__name__, number if number >= 0 else None, steps, steps_per_run,

@@ -173,6 +173,21 @@ def test_arrays_are_cut_to_whole_runs(tf: Any, ipu: Any, strategy: Any, said: An
     check.holds("accumulation_count" in said(), "nothing is said of the older name")
 
 
+@pytest.mark.parametrize("arrays", [False, True], ids=["data set", "arrays"])
+def test_a_model_may_have_two_inputs(tf: Any, ipu: Any, strategy: Any, arrays: bool) -> None:
+    """A flat tuple of a data set, or a list of arrays, has the inputs in order; prediction needs no ``compile``."""
+    left, right = column(exact.samples(6)), column(exact.samples(12)[6:])
+    with strategy.scope():
+        ends = [tf.keras.Input((1,)), tf.keras.Input((1,))]
+        model = ipu.keras.Model(ends, tf.keras.layers.Subtract()(ends))
+        if arrays:
+            found = model.predict([left, right], batch_size=2)
+        else:
+            found = model.predict(tf.data.Dataset.from_tensor_slices((left, right)).batch(2, drop_remainder=True))
+
+    check.identical(actual=found, expected=left - right, what="the differences")
+
+
 def test_a_word_is_an_optimizer_of_then(tf: Any, ipu: Any, strategy: Any) -> None:
     """The optimizer that a word names is of the generation that Keras calls legacy today."""
     with strategy.scope():

@@ -57,6 +57,8 @@ for _name, _function, _what, _wrong in (
      result(lambda number: number // 2 if number > 16 else number)),
     ("legacy-model-arrays-backwards", f"{FEEDS}:batches", "arrays are fed backwards",
      lambda original, x, y, size: original(x[::-1], y[::-1], size)),
+    ("legacy-model-inputs-swapped", f"{FEEDS}:sorted_out", "inputs of a flat tuple come in reverse order",
+     lambda original, dataset, *ends: original(dataset.map(lambda *parts: parts[::-1]), *ends)),
     ("legacy-model-loss-of-one", f"{MODELS}:LegacyModel._ipu_reduced", "the loss is that of the last replica",
      lambda original, model, by_replica: by_replica[-1]),
     ("legacy-model-optimizer-new", "stock.keras.src.optimizers:get", "a word is an optimizer of today",
