@@ -18,7 +18,7 @@ from ipu_conformance.selection import OPTIONS, Selection
 from ipu_conformance.tally import TALLY, Tally
 from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
-from ipu_conformance.workers import ending, garbage, guard, hooks
+from ipu_conformance.workers import ending, garbage, guard, hooks, stacks
 from ipu_conformance.workers.garbage import GARBAGE
 from ipu_conformance.workers.packing import Packing
 from ipu_conformance.workers.watch import Watch, opened
@@ -240,3 +240,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         choice = selection.choice(name)
         if choice is not None and choice.target is not None and active(name) is None:
             activate(discover()[choice.target], FRAMEWORKS[name])
+    if set(selection.kinds) == {"emulator"}:
+        stacks.share()
