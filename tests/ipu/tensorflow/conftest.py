@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import logging
 import os
@@ -30,6 +31,12 @@ def ipu(tf: Any) -> Any:
     return importlib.import_module("tensorflow.python.ipu")
 
 
+KEPT = 16
+"""Cases that share the kernels of what they compute outside of functions: to make a kernel takes ten times as long as
+to use it. From time to time all go, those of functions that nobody calls any more among them."""
+_cases = itertools.count(1)
+
+
 @pytest.fixture(autouse=True)
 def _clean_system() -> Iterator[None]:
     """No case inherits a configuration, a graph or Keras' counters from the one before, of whatever folder."""
@@ -39,7 +46,11 @@ def _clean_system() -> Iterator[None]:
     if "tensorflow.python.ipu" in sys.modules:
         tensorflow = sys.modules["tensorflow"]
         sys.modules["tensorflow.python.ipu"].utils.reset_ipu_configuration()
-        tensorflow.keras.backend.clear_session()
+        with pytest.MonkeyPatch.context() as patch:
+            if next(_cases) % KEPT:
+                runtime = importlib.import_module("tensorflow.python.eager.context").Context
+                patch.setattr(runtime, "clear_kernel_cache", lambda self: None)
+            tensorflow.keras.backend.clear_session()
 
 
 @pytest.fixture
