@@ -9,6 +9,7 @@ from typing import Iterator, List
 import pytest
 
 from ipu_conformance.emulator import hook
+from ipu_conformance.workers import stacks
 from tests.unit import examples
 
 examples.load_profile()
@@ -21,6 +22,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     """Workers begin with long tests, so that at the end none waits for another; a file's tests stay together."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG)))
+
+
+def pytest_runtest_setup() -> None:
+    """TensorFlow, once it is there, notes no stacks here either."""
+    stacks.share()
 
 
 @pytest.fixture(scope="session", autouse=True)

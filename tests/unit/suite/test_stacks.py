@@ -14,7 +14,7 @@ def noting(monkeypatch):
     """A module in place of TensorFlow's, whose notes are numbers."""
     module = ModuleType(stacks.MODULE)
     numbers = itertools.count()
-    module.extract_stack = lambda stacklevel=1: next(numbers)
+    vars(module).update(extract_stack=lambda stacklevel=1: next(numbers))
     monkeypatch.setitem(sys.modules, stacks.MODULE, module)
     return module
 
