@@ -1,12 +1,13 @@
-"""``ipu-conformance faults list|run|grow|matrix|page``: the ways for a device to be wrong, and who notices them."""
+"""``ipu-conformance faults``: the ways for a device to be wrong, and who notices them."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
-from typing import List
+from typing import Callable, List
 
 from ipu_conformance.matrix import kill_tables
 from ipu_conformance.matrix.table import SLIP, Matrix
@@ -62,6 +63,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--paths", nargs="*", default=[], metavar="PATH", help="files of the suite instead of all")
     action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
     action.set_defaults(action=_matrix)
+    action = actions.add_parser("confirm", help="try every kill of the published matrix again")
+    action.add_argument("--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS))
+    action.add_argument(
+        "--folder", type=Path, required=True, help="where the runs are kept; one that ended is not repeated"
+    )
+    action.add_argument("--one-in", type=int, default=1, metavar="N", help="the kills of one fault in so many (1: all)")
+    action.add_argument("--processes", type=int, default=2, metavar="N", help="processes side by side (2)")
+    action.set_defaults(action=_confirm)
     action = actions.add_parser("page", help="write the published matrix as an HTML page with search")
     action.add_argument("-o", "--output", type=Path, default=Path("faults.html"), help="the file (faults.html)")
     action.set_defaults(action=_page)
@@ -130,13 +139,35 @@ def _grow(args: argparse.Namespace) -> int:
     return 0
 
 
+def _sayer() -> Callable[[str], None]:
+    """A function that prints a line with the seconds since now."""
+    started = time.monotonic()
+    return lambda line: print(f"{time.monotonic() - started:7.0f} s  {line}", file=sys.stderr, flush=True)
+
+
+def _confirm(args: argparse.Namespace) -> int:
+    from ipu_conformance.matrix import campaign
+
+    before = os.times()
+    found = campaign.confirm(args.folder, args.frameworks, args.processes, _sayer(), args.one_in)
+    after = os.times()
+    rows = [["framework", "faults", "noticed again", "kills", "confirmed"]]
+    for name, each in found.items():
+        counts = (each.faults, each.faults - len(each.lost), each.kills, each.kills - len(each.unconfirmed))
+        rows.append([name, *map(str, counts)])
+    print("\n".join(text_table(rows, ruled=True)))
+    for name, each in found.items():
+        for run in each.unconfirmed:
+            print(f"not noticed again on {name}: {run['fault']} by {run['case']} ({run['verdict']}) {run['sentence']}")
+        for fault in each.lost:
+            print(f"no case notices it any more on {name}: {fault}")
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    print(f"{spent / 60:.1f} minutes of processor time, {(after.elapsed - before.elapsed) / 60:.1f} minutes in all")
+    return 1 if any(each.unconfirmed for each in found.values()) else 0
+
+
 def _matrix(args: argparse.Namespace) -> int:
     from ipu_conformance.matrix import campaign, table
-
-    started = time.monotonic()
-
-    def say(line: str) -> None:
-        print(f"{time.monotonic() - started:7.0f} s  {line}", file=sys.stderr, flush=True)
 
     tables = kill_tables.read(args.kills)
     hints = campaign.published()
@@ -144,7 +175,7 @@ def _matrix(args: argparse.Namespace) -> int:
         for name, rows in killers.items():
             for fault, cases in rows.items():
                 hints.setdefault(name, {}).setdefault(fault, []).extend(cases)
-    matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, say, args.paths, hints)
+    matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, _sayer(), args.paths, hints)
     for name, reasons in tables.spared.items():
         for fault, reason in reasons.items():
             if fault in matrix.rows.get(name, {}):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipu_conformance.emulator.faults import ENVIRONMENT
 from ipu_conformance.matrix import search, session, table
@@ -22,6 +22,9 @@ MOST = 60
 """Cases that are tried under one fault."""
 PROVOCATIONS, SLIPS = 5, 24
 """Faults of the catalogue, and then slips, under which a family that has noticed nothing is tried."""
+
+RESUMED = ("provoke", "confirm")
+"""The kinds of jobs that go on behind a fault which has ended their process."""
 
 Say = Callable[[str], None]
 Hints = Mapping[str, Mapping[str, Sequence[str]]]
@@ -60,6 +63,43 @@ def make(
         runs = _runs(folder, name, "judge") + _runs(folder, name, "provoke")
         parts.append(table.gathered(name, _faults(folder, name), _recorded(folder, name).values(), runs))
     return table.joined(parts)
+
+
+class Confirmation(NamedTuple):
+    """What became of the kills of one framework's published matrix when they were tried again."""
+
+    faults: int
+    """Faults with a kill."""
+    lost: List[str]
+    """Of these the ones that no case noticed again."""
+    kills: int
+    unconfirmed: List[Dict[str, Any]]
+    """The runs of those that did not come again."""
+
+
+def confirm(
+    folder: Path, frameworks: Sequence[str], processes: int, say: Say, one_in: int = 1
+) -> Dict[str, Confirmation]:
+    """Try every published kill again, or those of one fault in so many, each with a run without the fault behind it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = published()
+    claimed = {
+        name: {fault: cases for fault, cases in list(known.get(name, {}).items())[::one_in] if cases}
+        for name in frameworks
+    }
+    jobs = [job for name in frameworks for job in _shared("confirm", name, folder, claimed[name], {}, processes)]
+    _run([job for job in jobs if not _ended(job)], processes, say)
+    return {name: _confirmed(claimed[name], _runs(folder, name, "confirm")) for name in frameworks}
+
+
+def _confirmed(claimed: Mapping[str, Sequence[str]], runs: Sequence[Dict[str, Any]]) -> Confirmation:
+    noticed = {run["fault"] for run in runs if run["verdict"] == Verdict.KILLED}
+    return Confirmation(
+        len(claimed),
+        [fault for fault in claimed if fault not in noticed],
+        sum(map(len, claimed.values())),
+        [run for run in runs if run["verdict"] != Verdict.KILLED],
+    )
 
 
 def published() -> Dict[str, Dict[str, List[str]]]:
@@ -161,8 +201,8 @@ def _run(jobs: Sequence[Path], processes: int, say: Say) -> None:
             if process.poll() is None:
                 continue
             del running[job]
-            if process.returncode < 0 and "provoke" in job.stem and session.trying(_result(job)):
-                say(f"{job.stem}: a slip ended the process; it goes on behind that")
+            if process.returncode < 0 and job.stem.split(".")[-1].startswith(RESUMED) and session.trying(_result(job)):
+                say(f"{job.stem}: a fault ended the process; it goes on behind that")
                 waiting.insert(0, job)
                 continue
             if process.returncode:
@@ -171,7 +211,7 @@ def _run(jobs: Sequence[Path], processes: int, say: Say) -> None:
 
 
 def _before(job: Path) -> List[Dict[str, Any]]:
-    """What a provocation found before it was interrupted; a slip that ended the process broke the device."""
+    """What a job found before it was interrupted; a fault that ended the process broke the device."""
     notes = session.lines(_result(job)) if _result(job).exists() else []
     last = session.trying(_result(job))
     ended = last and all((note["fault"], note["case"]) != (last["fault"], last["case"]) for note in notes)
@@ -186,8 +226,7 @@ def work(job: Path) -> None:
     """Do what a job says, in this process."""
     asked = json.loads(job.read_text(encoding="utf-8"))
     framework, kind = asked["framework"], str(asked["kind"])
-    provoking = kind.startswith("provoke")
-    before = _before(job) if provoking else []
+    before = _before(job) if kind.startswith(RESUMED) else []
     with _result(job).open("w", encoding="utf-8") as out:
         out.writelines(f"{json.dumps(note)}\n" for note in before)
         out.flush()
@@ -195,6 +234,8 @@ def work(job: Path) -> None:
             session.record(framework, asked["level"], out, asked["paths"])
             rows = session.described(framework)
             job.with_name(f"{framework}.faults.json").write_text(json.dumps(rows), encoding="utf-8")
+        elif kind.startswith("confirm"):
+            session.confirm(framework, asked["candidates"], out, before)
         elif kind.startswith("judge"):
             session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"])
         else:

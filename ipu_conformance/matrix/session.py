@@ -253,6 +253,30 @@ def provoke(
     pytest_session(paths, framework, work)
 
 
+def confirm(
+    framework: str, kills: Mapping[str, Sequence[str]], out: TextIO, before: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Write a line for every kill that is claimed: what becomes of the case under the fault, if it passes without.
+
+    What ``before`` holds is not tried again. A case that the suite does not have notices nothing.
+    """
+
+    def work(loop: Loop) -> None:
+        wake(framework)
+        slips.load(framework)
+        tried = {(run["fault"], run["case"]) for run in before}
+        for fault, cases in kills.items():
+            for case in cases:
+                if (fault, case) in tried:
+                    continue
+                if case in loop.cases:
+                    attempt(loop, fault, case, out)
+                else:
+                    _noted(Outcome(Verdict.SKIPPED, 0.0, "the suite has no such case"), fault, case, out)
+
+    pytest_session((), framework, work)
+
+
 def _calls(loop: Loop, cases: Sequence[str]) -> Dict[str, Set[str]]:
     """The slips of the functions that each case calls."""
     result: Dict[str, Set[str]] = {}

@@ -51,3 +51,30 @@ def test_a_slip_that_ended_the_process_is_not_tried_again(tmp_path):
 
     job.with_suffix(".trying").write_text(json.dumps({**begun, "fault": "slip:a:b"}), encoding="utf-8")
     assert campaign._before(job) == [note]
+
+
+def test_kills_that_do_not_come_again_are_told(tmp_path, monkeypatch):
+    """A fault whose other killers notice it again is not lost; faults without kills are not tried."""
+    known = {"slow": ["test_a.py::test_one", "test_a.py::test_two"], "lost": ["test_a.py::test_one"], "open": []}
+    verdicts = {("slow", "test_a.py::test_one"): "killed"}
+    monkeypatch.setattr(campaign, "published", lambda: {"paddle": known})
+
+    def run(jobs, processes, say):
+        for job in jobs:
+            kills = json.loads(job.read_text(encoding="utf-8"))["candidates"]
+            notes = [
+                {"fault": fault, "case": case, "verdict": verdicts.get((fault, case), "passed")}
+                for fault, cases in kills.items()
+                for case in cases
+            ]
+            job.with_suffix(".jsonl").write_text("".join(f"{json.dumps(note)}\n" for note in notes), encoding="utf-8")
+
+    monkeypatch.setattr(campaign, "_run", run)
+    found = campaign.confirm(tmp_path, ["paddle"], 2, print)["paddle"]
+
+    assert (found.faults, found.lost, found.kills) == (2, ["lost"], 3)
+    unconfirmed = {(run["fault"], run["case"]) for run in found.unconfirmed}
+    assert unconfirmed == {("slow", "test_a.py::test_two"), ("lost", "test_a.py::test_one")}
+
+    every_other = campaign.confirm(tmp_path, ["paddle"], 2, print, one_in=2)["paddle"]
+    assert every_other.faults == 1

@@ -75,3 +75,25 @@ def test_a_fault_that_leaves_something_behind_spoils_the_process(tmp_path):
     note = json.loads(path.read_text(encoding="utf-8"))
     assert note["verdict"] == "broke"
     assert note["sentence"].startswith("the case fails without the fault as well")
+
+
+def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
+    """What was tried before the process was spoiled is not tried again, and a case that is gone notices nothing."""
+    loop: Any = _Device(Verdict.KILLED, Verdict.PASSED, Verdict.PASSED)
+    loop.cases = dict.fromkeys(["test_a.py::test_one", "test_a.py::test_two"])
+    monkeypatch.setattr(session, "wake", lambda framework: None)
+    monkeypatch.setattr(session, "pytest_session", lambda paths, framework, work: work(loop))
+    kills = {
+        "inert": ["test_a.py::test_one", "test_a.py::test_two", "test_a.py::test_gone"],
+        "known": ["test_a.py::test_one"],
+    }
+    path = tmp_path / "paddle.confirm0.jsonl"
+    with path.open("w", encoding="utf-8") as out:
+        session.confirm("paddle", kills, out, [{"fault": "known", "case": "test_a.py::test_one"}])
+
+    verdicts = {(run["fault"], run["case"]): run["verdict"] for run in session.lines(path)}
+    assert verdicts == {
+        ("inert", "test_a.py::test_one"): "killed",
+        ("inert", "test_a.py::test_two"): "passed",
+        ("inert", "test_a.py::test_gone"): "skipped",
+    }
