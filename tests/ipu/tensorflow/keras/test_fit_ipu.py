@@ -254,16 +254,16 @@ def test_python_control_flow_in_a_train_step_is_converted(keras: Keras, tf: Any)
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("stages", [(), (0, 1)], ids=["whole", "pipelined"])
+@pytest.mark.parametrize("stages", [(), (0, 1, 1)], ids=["whole", "pipelined"])
 def test_regularisation_is_part_of_the_loss(keras: Keras, tf: Any, stages: Any) -> None:
-    """Weights of every stage move by the gradient of their own regularizer."""
+    """Weights of every stage, and of every layer in it, move by the gradient of their own regularizer."""
     settings = {
         "use_bias": False,
         "kernel_initializer": tf.constant_initializer(2.0),
         "kernel_regularizer": tf.keras.regularizers.L2(0.5),
     }
     with keras.scope(replace(PLAIN, stages=stages)):
-        model = tf.keras.Sequential([tf.keras.layers.Dense(1, **settings) for _ in range(2)])
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1, **settings) for _ in range(3)])
         model.build((None, 1))
         if stages:
             model.set_pipeline_stage_assignment(list(stages))
@@ -276,4 +276,4 @@ def test_regularisation_is_part_of_the_loss(keras: Keras, tf: Any, stages: Any) 
 
     # Inputs of zero leave the regularizer alone: four times 2 * 0.5 * weight, times the rate, halves in each update.
     weights = [weight.item() for weight in model.get_weights()]
-    check.equal(actual=weights, expected=[0.5, 0.5], what="the weight of both layers after two updates")
+    check.equal(actual=weights, expected=[0.5] * 3, what="the weight of every layer after two updates")

@@ -117,12 +117,12 @@ def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, optimizers: Any, na
 
 def test_a_fit_on_replicas_stays_a_sum(fit: Any, optimizers: Any) -> None:
     """The mean over replicas of what ``fit`` has added up is the sum."""
-    check_descent(fit(optimizers.CrossReplicaOptimizer, replicas=2), over_replicas(2))
+    check_descent(fit(optimizers.CrossReplicaOptimizer, replicas=3), over_replicas(3))
 
 
 def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimizers: Any) -> None:
     """In a function of a strategy CrossReplicaOptimizer applies the mean of the replicas' gradients."""
-    strategy = strategy_on(2)
+    strategy = strategy_on(4)
     with strategy.scope():
         weight = tf.Variable(START)
         optimizer = optimizers.CrossReplicaOptimizer(tf.keras.optimizers.SGD(RATE))
@@ -134,7 +134,7 @@ def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimize
 
         strategy.run(step)
 
-    check.equal(actual=float(weight), expected=START - RATE * 1.5, what="the weight after gradients of 1 and 2")
+    check.equal(actual=float(weight), expected=START - RATE * 2.5, what="the weight after gradients of 1, 2, 3 and 4")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -153,6 +153,51 @@ def test_gradients_are_accumulated(fit: Any, optimizers: Any, method: str, repli
     # The gradient of the bias is 1 for every mini-batch of every replica.
     expected = descent([4 * replicas / shares] * 3)
     check.equal(actual=float(model.get_weights()[1][0]), expected=expected, what="the bias")
+
+
+@pytest.mark.parametrize("method", ["SUM", "MEAN"])
+def test_scaled_gradients_are_accumulated(fit: Any, optimizers: Any, method: str) -> None:
+    """Gradients of the scaled loss are accumulated, and applied as those of the loss once for four mini-batches."""
+    replicas, shares = 3, 1 if method == "SUM" else 4
+
+    def wrap(inner: Any) -> Any:
+        return optimizers.ALSGradientAccumulationOptimizer(
+            optimizers.ALSOptimizer(inner, 64), 4, reduction_method=method
+        )
+
+    model = fit(wrap, replicas=replicas, feed=inputs(12 * replicas), bias=True)
+
+    reduced = np.reshape(over_replicas(replicas, 12), (3, 4)).sum(1) / shares
+    check_descent(model, reduced.tolist())
+    bias = float(model.get_weights()[1][0])
+    check.equal(actual=bias, expected=descent([4 * replicas / shares] * 3), what="the bias")
+    factor = float(model.optimizer.loss_scaling_factor)
+    check.equal(actual=factor, expected=64.0, what="the factor, which gradients in float32 leave as it is")
+
+
+MADE = {
+    "ALSOptimizerAdam": ("Adam", {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.125}),
+    "ALSOptimizerSGD": ("SGD", {"learning_rate": 0.25, "momentum": 0.5}),
+    "ALSOptimizerRMSProp": (
+        "RMSprop", {"learning_rate": 0.25, "rho": 0.5, "momentum": 0.75, "epsilon": 0.125, "centered": True},
+    ),
+}  # fmt: skip
+SCALED = {"initial_loss_scaling_factor": 16.0, "update_frequency": 3, "increase_factor": 4.0, "ratio_threshold": 0.25}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_an_optimizer_may_be_made_with_its_scaling(optimizers: Any, name: str) -> None:
+    """The settings of the optimizer and of its scaling arrive where they belong, and in a copy."""
+    kind, settings = MADE[name]
+    optimizer = getattr(optimizers, name)(**settings, **SCALED)
+
+    for made in (optimizer, type(optimizer).from_config(optimizer.get_config())):
+        inner, config = made.opt.get_config(), made.get_config()
+        check.equal(actual=type(made.opt).__name__, expected=kind, what=f"the optimizer in {name}")
+        found = {key: inner[key] for key in settings}
+        check.equal(actual=found, expected=settings, what=f"the settings of the {kind} in {name}")
+        check.equal(actual={key: config[key] for key in SCALED}, expected=SCALED, what=f"the scaling of {name}")
+        check.equal(actual=float(made.decrease_factor), expected=0.25, what="decrease_factor")
 
 
 def test_gradients_are_mapped(fit: Any, optimizers: Any) -> None:
@@ -209,6 +254,40 @@ def test_the_factor_follows_gradients_in_float16(
     check.equal(actual=found, expected=factor, what=f"the loss_scaling_factor after {updates} updates")
     model.optimizer.reset()
     check.equal(actual=float(model.optimizer.loss_scaling_factor), expected=8, what="the factor after a reset")
+
+
+def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimizers: Any) -> None:
+    """An optimizer shows what it has counted since its factor may have changed, and a reset forgets that, too.
+
+    Three of four elements stay below the edge; the factor may change with every third update.
+    """
+    with strategy.scope():
+        small, large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
+        optimizer = optimizers.ALSOptimizer(
+            tf.keras.optimizers.SGD(0.0), 2, update_frequency=3, increase_factor=4, ratio_threshold=0.5
+        )
+
+    @tf.function
+    def step() -> None:
+        gradients = [tf.ones(3, tf.float16), tf.constant(2.0**14, tf.float16)]
+        optimizer.apply_gradients(zip(gradients, [small, large]))
+
+    def shown() -> Any:
+        numbers = (optimizer.loss_scaling_factor, optimizer.previous_loss_scaling_factor, optimizer.update_counter)
+        return [float(number) for number in numbers] + np.asarray(optimizer.histogram).tolist()
+
+    seen = []
+    for _ in range(5):
+        strategy.run(step)
+        seen.append(shown())
+    shares = np.asarray(optimizer.normalized_histogram).tolist()
+    optimizer.reset()
+    seen.append(shown())
+
+    expected = [[2, 2, 1, 3, 1], [2, 2, 2, 6, 2], [8, 2, 0, 0, 0], [8, 8, 1, 3, 1], [8, 8, 2, 6, 2], [2, 2, 0, 0, 0]]
+    what = "the factor, the one before, the updates, and the elements below and above the edge, by update"
+    check.equal(actual=seen, expected=expected, what=f"{what}, and after a reset")
+    check.equal(actual=shares, expected=[0.75, 0.25], what="normalized_histogram after five updates")
 
 
 @pytest.mark.emulator

@@ -146,7 +146,7 @@ def test_a_callback_saves_checkpoints(keras: Keras, tf: Any, tmp_path: Path, rep
 
 
 @pytest.mark.ipus(4)
-@pytest.mark.parametrize("how", ["set_weights", "assign", "load_weights", "set_layer_weights"])
+@pytest.mark.parametrize("how", ["set_weights", "assign", "assign_add", "load_weights", "set_layer_weights"])
 def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path, how: str) -> None:
     """Weights that are set between two fits are those that every replica goes on with."""
     config = replace(PLAIN, replicas=4)
@@ -159,6 +159,10 @@ def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path
         elif how == "assign":
             for variable, value in zip(model.variables, start):
                 variable.assign(value)
+        elif how == "assign_add":
+            for variable, value in zip(model.variables, start):
+                variable.assign_sub(variable)
+                variable.assign_add(value)
         elif how == "load_weights":
             model.load_weights(str(tmp_path / "start"))
         else:

@@ -62,7 +62,7 @@ def test_without_it_replicas_go_apart(device: Device) -> None:
     check_weights(weights, counts(3), fed=samples(12)[::4])
 
 
-@pytest.mark.parametrize(("method", "count"), [("SUM", 1), ("SUM", 5), ("MEAN", 4), ("RUNNING_MEAN", 2)])
+@pytest.mark.parametrize(("method", "count"), [("SUM", 1), ("SUM", 5), ("MEAN", 4), ("MEAN", 8), ("RUNNING_MEAN", 2)])
 def test_gradients_are_accumulated(device: Device, method: str, count: int) -> None:
     """After every ``count`` mini-batches there is one update, with the sum or the mean of their gradients."""
     methods = device.ipu.gradient_accumulation.GradientAccumulationReductionMethod

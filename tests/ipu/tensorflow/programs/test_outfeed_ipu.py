@@ -17,16 +17,20 @@ UNEXECUTED = "before it was executed"
 
 @pytest.mark.parametrize(("steps", "replicas"), [(1, 1), (3, 1), (1, 6), (3, 2)])
 def test_outfeeds_give_what_runs_enqueue(device: Device, steps: int, replicas: int) -> None:
-    """Mode ALL gives [enqueues, (replicas,) …] of all runs since the last dequeue, mode LAST the last iteration's."""
+    """Mode ALL gives [enqueues, (replicas,) …] of all runs since the last dequeue, mode LAST the last iteration's.
+
+    Either queue of the program holds what was enqueued to itself, with all its bits.
+    """
     fed = samples(3 * steps * replicas)
     queue, every, last = device.open(replicas).infeed(fed), device.outfeed(), device.outfeed(last=True)
-    body = lambda x: [every.enqueue(x * x), last.enqueue(x * x)]  # noqa: E731
+    body = lambda x: [every.enqueue(x * x * x * x), last.enqueue(-x)]  # noqa: E731
     go = device.compile(lambda: device.ipu.loops.repeat(steps, body, [], queue))
-    rows = np.square(fed).reshape((3, steps, replicas) if replicas > 1 else (3, steps))
+    of_last = -fed.reshape((3, steps, replicas) if replicas > 1 else (3, steps))
+    rows = np.square(np.square(of_last))  # more bits than float16 has, and no more than float32
 
     go()
     check.identical(actual=device.dequeue(every), expected=rows[0], what="mode ALL after the first run")
-    check.identical(actual=device.dequeue(last), expected=rows[0, -1], what="mode LAST after the first run")
+    check.identical(actual=device.dequeue(last), expected=of_last[0, -1], what="mode LAST after the first run")
     check.shape(actual=device.dequeue(every), expected=(0, *rows.shape[2:]), what="mode ALL without another run")
     with check.raises(device.tf.errors.FailedPreconditionError, match=UNEXECUTED, what="mode LAST without another run"):
         device.dequeue(last)
@@ -34,7 +38,7 @@ def test_outfeeds_give_what_runs_enqueue(device: Device, steps: int, replicas: i
     go()
     waiting = rows[1:].reshape(-1, *rows.shape[2:])
     check.identical(actual=device.dequeue(every), expected=waiting, what="mode ALL after two more runs")
-    check.identical(actual=device.dequeue(last), expected=rows[2, -1], what="mode LAST after two more runs")
+    check.identical(actual=device.dequeue(last), expected=of_last[2, -1], what="mode LAST after two more runs")
 
 
 def test_the_last_value_needs_a_run(device: Device) -> None:

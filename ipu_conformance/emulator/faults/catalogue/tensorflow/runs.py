@@ -1,0 +1,211 @@
+"""Ways to be wrong that show in runs with more than usual: long, weighted, masked, or with a second of something."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+from ipu_conformance.emulator.faults.catalogue import patch
+
+KERAS, OPTIM, RUN = (f"tensorflow.{room}" for room in ("keras", "optim", "run"))
+STAGES, STEPPED = f"{KERAS}.partition:KerasStages", f"{KERAS}.callbacks:Stepped"
+
+
+@patch("outfeed-second-queue-first", "streams", f"{RUN}.outfeed:IPUOutfeedQueue._push",
+       "the second outfeed of a program holds what the first is given", remembers=True)  # fmt: skip
+def _of_first_queue(memory: Dict[Any, Any], original: Any, queue: Any, outputs: Any) -> Any:
+    import tensorflow as tf
+
+    specs = [(leaf.shape.as_list(), leaf.dtype) for leaf in tf.nest.flatten(outputs)]
+    graph = tf.nest.flatten(outputs)[0].graph
+    owner, first, known = memory.setdefault(id(graph), (queue, outputs, specs))
+    return original(queue, first if owner is not queue and known == specs else outputs)
+
+
+@patch("outfeed-values-in-half", "numerics", f"{RUN}.outfeed:IPUOutfeedQueue._push",
+       "what is enqueued has the bits of a float16")  # fmt: skip
+def _in_half(original: Any, queue: Any, outputs: Any) -> Any:
+    import tensorflow as tf
+
+    def narrow(leaf: Any) -> Any:
+        return tf.cast(tf.cast(leaf, tf.float16), leaf.dtype) if leaf.dtype == tf.float32 else leaf
+
+    return original(queue, tf.nest.map_structure(narrow, outputs))
+
+
+@patch("keras-long-execution-of-first-run", "streams", f"{RUN}.training:repeated_last",
+       "an execution of many runs returns the logs of its first")  # fmt: skip
+def _first_run(original: Any, times: Any, body: Any, spec: Any) -> Any:
+    first = body()
+    original(times - 1, body, spec)
+    return first
+
+
+@patch("keras-long-execution-last-run-lost", "streams", f"{RUN}.training:repeated_all",
+       "an execution of many runs returns its last but one twice, and not its last")  # fmt: skip
+def _last_run_lost(original: Any, times: Any, body: Any, spec: Any) -> Any:
+    import tensorflow as tf
+
+    joined = original(times, body, spec)
+    return tf.nest.map_structure(lambda value: tf.concat([value[:-1], value[-2:-1]], 0), joined)
+
+
+@patch("keras-long-execution-one-run-less", "plan", f"{RUN}.training:repeated_last",
+       "an execution of many runs has one less")  # fmt: skip
+def _one_run_less(original: Any, times: Any, body: Any, spec: Any) -> Any:
+    return original(times - 1, body, spec)
+
+
+@patch("keras-sample-weights-ignored", "update", f"{STAGES}.finish",
+       "a pipeline takes every sample for as much as any other")  # fmt: skip
+def _unweighted(original: Any, stages: Any, live: Any, data: Any) -> Any:
+    return original(stages, live, data[:2] if isinstance(data, tuple) else data)
+
+
+@patch("keras-second-sample-weights-ignored", "update", f"{STAGES}.finish",
+       "the weights of samples for the first output are those for all outputs of a pipeline")  # fmt: skip
+def _first_weights(original: Any, stages: Any, live: Any, data: Any) -> Any:
+    if isinstance(data, tuple) and len(data) == 3 and isinstance(data[2], dict):
+        x, y, weights = data
+        data = (x, y, dict.fromkeys(weights, next(iter(weights.values()))))
+    return original(stages, live, data)
+
+
+@patch("keras-masks-stay-in-their-stage", "streams", f"{STAGES}.forward",
+       "what a layer has masked counts in later stages")  # fmt: skip
+def _without_masks(original: Any, stages: Any, stage: int, live: Any) -> Any:
+    import tensorflow as tf
+
+    handed = original(stages, stage, live)
+    return {name: tf.identity(tensor) for name, tensor in handed.items() if not name.endswith(" mask")}
+
+
+@patch("keras-rate-of-the-first-epoch", "update", f"{RUN}.machine:apply",
+       "a learning rate that is set after a program was compiled is not used")  # fmt: skip
+def _first_rate(original: Any, gradients: Any) -> None:
+    import tensorflow as tf
+
+    optimizer = gradients[0].optimizer
+    held = optimizer.__dict__.get("_learning_rate")
+    if not isinstance(held, tf.Variable):
+        return original(gradients)
+    with tf.init_scope():
+        now = held.numpy()
+    object.__setattr__(optimizer, "_learning_rate", tf.constant(now))
+    try:
+        return original(gradients)
+    finally:
+        object.__setattr__(optimizer, "_learning_rate", held)
+
+
+@patch("keras-third-replica-not-loaded", "weights", f"{RUN}.variables:broadcast",
+       "a program that is loaded leaves replicas from the third on as they were")  # fmt: skip
+def _two_loaded(original: Any, variables: Any) -> None:
+    for variable in variables:
+        for number, other in variable.__dict__.get("_others", {}).items():
+            if number < 2:
+                other.assign(variable)
+
+
+@patch("keras-restored-on-first-replica", "weights", f"{RUN}.variables:Replicated._restore_from_tensors",
+       "a checkpoint that is restored reaches replica 0 only")  # fmt: skip
+def _first_restored(original: Any, variable: Any, tensors: Any) -> Any:
+    return _alone(original, variable, tensors)
+
+
+@patch("keras-host-adds-to-first-replica", "weights", f"{RUN}.variables:Replicated.assign_add",
+       "what the host adds to a variable reaches replica 0 only")  # fmt: skip
+def _first_added(original: Any, variable: Any, delta: Any, *rest: Any, **settings: Any) -> Any:
+    from ipu_conformance.emulator.tensorflow.run import replicas
+
+    if replicas.inside():
+        return original(variable, delta, *rest, **settings)
+    return _alone(original, variable, delta, *rest, **settings)
+
+
+def _alone(original: Any, variable: Any, *arguments: Any, **settings: Any) -> Any:
+    """Call a method of a variable that has no values of other replicas meanwhile."""
+    others = variable.__dict__.pop("_others", {})
+    try:
+        return original(variable, *arguments, **settings)
+    finally:
+        variable.__dict__["_others"] = others
+
+
+@patch("keras-second-regulariser-lost", "reduce", f"{KERAS}.partition:_losses",
+       "a stage counts the regulariser of its first layer only")  # fmt: skip
+def _first_regulariser(original: Any, calls: Any) -> Any:
+    return original(calls)[:1]
+
+
+@patch("loss-scaling-reset-keeps-counts", "update", f"{OPTIM}.loss_scaling:LossScaling.reset",
+       "a reset of the factor of a loss keeps what was counted")  # fmt: skip
+def _counts_kept(original: Any, scaling: Any) -> None:
+    counts, steps = scaling.counts.numpy(), scaling.steps.numpy()
+    original(scaling)
+    scaling.counts.assign(counts)
+    scaling.steps.assign(steps)
+
+
+@patch("loss-scaling-histogram-reversed", "update", f"{OPTIM}.loss_scaling:LossScaling.histogram",
+       "the elements above the edge come before those below")  # fmt: skip
+def _reversed(original: Any, scaling: Any) -> Any:
+    return original(scaling)[::-1]
+
+
+@patch("keras-summed-metrics-averaged", "streams", f"{KERAS}.execution:reduced",
+       "sums of the replicas' metrics are means")  # fmt: skip
+def _averaged(original: Any, by_replica: List[Any], method: Any) -> Any:
+    return original(by_replica, type(method).MEAN if method.name == "SUM" else method)
+
+
+@patch("keras-evaluation-last-step-called", "streams", f"{STEPPED}.on_test_batch_end",
+       "asynchronous callbacks of an evaluation see the last step of an execution")  # fmt: skip
+def _last_step(original: Any, callbacks: Any, batch: int, logs: Any = None) -> None:
+    import tensorflow as tf
+
+    original(callbacks, batch, tf.nest.map_structure(lambda values: values[-1:], logs))
+
+
+@patch("keras-prediction-steps-swapped", "streams", f"{STEPPED}.on_predict_batch_end",
+       "asynchronous callbacks of a prediction get the outputs of the last step first")  # fmt: skip
+def _swapped_steps(original: Any, callbacks: Any, batch: int, logs: Any = None) -> None:
+    import tensorflow as tf
+
+    steps = batch - callbacks._first + 1
+    reversed_ = tf.nest.map_structure(lambda value: tf.concat(tf.split(value, steps)[::-1], 0), logs)
+    original(callbacks, batch, reversed_)
+
+
+@patch("accumulation-mean-of-four", "update", f"{OPTIM}.accumulation:Accumulating._reduced",
+       "the mean of many mini-batches is that of four")  # fmt: skip
+def _mean_of_four(original: Any, accumulating: Any, held: Any) -> Any:
+    return original(accumulating, held) * max(1.0, accumulating._num_mini_batches / 4)
+
+
+@patch("scaled-accumulation-stays-scaled", "update",
+       f"{OPTIM}.keras_accumulation:ALSGradientAccumulationOptimizer.apply_gradients",
+       "accumulated gradients of a scaled loss are applied as they are")  # fmt: skip
+def _stays_scaled(original: Any, optimizer: Any, grads_and_vars: Any, *rest: Any, **settings: Any) -> Any:
+    factor = optimizer.loss_scaling_factor
+    pairs = [(gradient * factor, variable) for gradient, variable in grads_and_vars]
+    return original(optimizer, pairs, *rest, **settings)
+
+
+@patch("inverted-chaining-not-mapped", "update",
+       f"{OPTIM}.wrappers:MapGradientOptimizerInvertedChaining.apply_gradients",
+       "gradients that are to be mapped when they are applied are not")  # fmt: skip
+def _not_mapped(original: Any, optimizer: Any, *arguments: Any, **settings: Any) -> Any:
+    held, optimizer._function = optimizer._function, lambda gradient, variable: gradient
+    try:
+        return original(optimizer, *arguments, **settings)
+    finally:
+        optimizer._function = held
+
+
+@patch("scaling-settings-lost", "update", f"{OPTIM}.keras_scaling:ParameterUnscalingALSOptimizer.get_config",
+       "the configuration of an optimizer with its scaling has a default for its last setting")  # fmt: skip
+def _setting_lost(original: Any, optimizer: Any) -> Dict[str, Any]:
+    config: Dict[str, Any] = original(optimizer)
+    defaults: Tuple[Any, ...] = (1e-07, 0.0, False)
+    last = optimizer.OWN[-1]
+    return {**config, last: next(value for value in defaults if type(value) is type(config[last]))}
