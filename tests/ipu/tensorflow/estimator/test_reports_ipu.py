@@ -1,4 +1,4 @@
-"""Report folders of an IPUEstimator: one for each call."""
+"""Report folders of estimators: one for each call."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from ipu_conformance import check
 
+from .pipelines import Chain, Programs
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -65,6 +66,33 @@ def test_reports_open(reported: Any) -> None:
         phases = [event["ph"] for event in json.loads((folder / "trace.json").read_text())["traceEvents"]]
         check.contains(actual=phases, expected="X", what="the phases of the trace's events")
         check.contains(actual=(folder / "report.html").read_text(), expected="Timeline", what="the page")
+
+
+@pytest.mark.emulator
+@pytest.mark.ipus(6)
+def test_a_pipeline_is_reported_by_ipu(programs: Programs, reports: Callable[[], List[Path]]) -> None:
+    """Each stage is on its IPU with its weight; a loop has every micro-batch, and in training every update."""
+    chain = Chain(2, 4, device_iterations=5, replicas=3, devices=(1, 0), momentum=0.5)
+    estimator, stages = programs.estimator(chain), chain.number_of_stages
+    estimator.train(programs.fed(chain), steps=chain.iterations)
+    estimator.evaluate(programs.fed(chain), steps=chain.iterations)
+    trained, evaluated = (json.loads((folder / "profile.json").read_text()) for folder in reports())
+
+    every, updates = stages * chain.iterations, stages * chain.device_iterations  # of one replica
+    slots = {"forward": every, "recompute": 0, "backward": every, "reduce": updates, "update": updates}
+    for profile, training in ((trained, True), (evaluated, False)):
+        program, what = profile["program"], "training" if training else "evaluation"
+        found = (program["training"], program["replicas"], program["micro_batches"], program["updates"])
+        counts = (chain.replicas, chain.gradient_accumulation, chain.device_iterations if training else 0)
+        what_is_told = f"the replicas, the micro-batches of a run and the updates of the {what}"
+        check.equal(actual=found, expected=(training, *counts), what=what_is_told)
+        check.equal(actual=program["placement"], expected=list(chain.devices), what="the IPU of each stage")
+        want = slots if training else {kind: every if kind == "forward" else 0 for kind in slots}
+        check.equal(actual=program["slots"], expected=want, what=f"the slots of the {what}")
+        for part in ("weights", "optimizer_state"):  # momentum keeps one number for each weight
+            held = [memory[part] for memory in profile["memory"]["ipus"]][:stages]
+            number = 4 if training or part == "weights" else 0
+            check.equal(actual=held, expected=[number] * stages, what=f"the bytes of {part} in the {what}, by IPU")
 
 
 @pytest.mark.emulator

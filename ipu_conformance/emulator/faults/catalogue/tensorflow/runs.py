@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Tuple
 from ipu_conformance.emulator.faults.catalogue import patch
 
 KERAS, OPTIM, RUN = (f"tensorflow.{room}" for room in ("keras", "optim", "run"))
+REPORT = "tensorflow.estimator.report"
 STAGES, STEPPED = f"{KERAS}.partition:KerasStages", f"{KERAS}.callbacks:Stepped"
 
 
@@ -209,3 +210,27 @@ def _setting_lost(original: Any, optimizer: Any) -> Dict[str, Any]:
     defaults: Tuple[Any, ...] = (1e-07, 0.0, False)
     last = optimizer.OWN[-1]
     return {**config, last: next(value for value in defaults if type(value) is type(config[last]))}
+
+
+@patch("pipelined-report-of-one-run", "plan", f"{REPORT}:planned_pipeline",
+       "the report of a pipelined estimator tells of one run of a loop")  # fmt: skip
+def _one_run(original: Any, spec: Any, run: Any, training: bool) -> Any:
+    return original(spec, run._replace(iterations_per_loop=spec.gradient_accumulation_count), training)
+
+
+@patch("pipelined-report-of-one-replica", "plan", f"{REPORT}:planned_pipeline",
+       "the report of a pipelined estimator tells of one replica")  # fmt: skip
+def _one_replica(original: Any, spec: Any, run: Any, training: bool) -> Any:
+    return original(spec, run._replace(num_replicas=1), training)
+
+
+@patch("pipelined-report-of-one-stage", "plan", f"{REPORT}:FirstMicroBatch.forward",
+       "the report of a pipelined estimator has all operations in the first stage")  # fmt: skip
+def _one_stage(original: Any, passed: Any, name: str, stages: int) -> Any:
+    held = passed._passed
+    last = max(each.start for each in held.values())
+    passed._passed = {number: each._replace(start=last + number * 10**6) for number, each in held.items()}
+    try:
+        return original(passed, name, stages)
+    finally:
+        passed._passed = held
