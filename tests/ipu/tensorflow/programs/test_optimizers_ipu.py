@@ -86,6 +86,26 @@ def test_a_running_mean_is_kept_up(device: Device, count: int) -> None:
         check.close(actual=weight, expected=expected, tolerance=tolerance, what=f"the weight {name}")
 
 
+def test_every_optimizer_of_a_loop_updates(device: Device) -> None:
+    """Optimizers that accumulate in one loop, each for a weight of its own, all update when it is time."""
+    queue, wrapped = device.open().infeed(samples(6)), device.ipu.optimizers.GradientAccumulationOptimizerV2
+    if device.mode == "function":  # a graph makes its variables inside the program
+        for name, start in zip(NAMES, START):
+            device.variable(name, start)
+
+    def body(x: Any) -> Any:
+        weights = [device.variable(name, start) for name, start in zip(NAMES, START)]
+        make = device.tf.compat.v1.train.GradientDescentOptimizer
+        optimizers = [wrapped(make(RATE * scale), 3) for scale in SCALES.tolist()]
+        return [opt.minimize(weight * x, var_list=[weight]) for opt, weight in zip(optimizers, weights)]
+
+    device.repeat(6, body, queue)
+
+    steps = RATE * SCALES.astype(np.float64) * samples(6).astype(np.float64).sum()
+    for name, start, step, weight in zip(NAMES, START, steps, device.read(NAMES)):
+        check.identical(actual=weight, expected=np.float32(start - step), what=f"the weight {name} after two updates")
+
+
 @pytest.mark.parametrize(("version", "replicas"), [("V2", 1), ("V2", 4), ("", 4)])
 def test_accumulation_comes_before_the_mean_over_replicas(device: Device, version: str, replicas: int) -> None:
     """Replicas accumulate alone, meet once for each update, and apply the mean."""

@@ -183,6 +183,12 @@ def _mean_of_four(original: Any, accumulating: Any, held: Any) -> Any:
     return original(accumulating, held) * max(1.0, accumulating._num_mini_batches / 4)
 
 
+@patch("accumulation-first-optimizer-only", "update", "tensorflow.compile.device_loop:_update",
+       "of several optimizers that accumulate in a loop the first updates")  # fmt: skip
+def _first_optimizer(original: Any, updates: List[Any]) -> None:
+    original(updates[:1])
+
+
 @patch("scaled-accumulation-stays-scaled", "update",
        f"{OPTIM}.keras_accumulation:ALSGradientAccumulationOptimizer.apply_gradients",
        "accumulated gradients of a scaled loss are applied as they are")  # fmt: skip
