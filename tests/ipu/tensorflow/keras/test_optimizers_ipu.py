@@ -341,6 +341,9 @@ def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any
     types = [type(again), type(again.opt), type(again.opt.opt)]
     check.equal(actual=types, expected=[type(outer), type(inner), owner.Adam], what="the types in the copy")
     check.equal(actual=float(again.learning_rate), expected=RATE, what="the learning rate of the copy")
+    config = again.get_config()
+    check.equal(actual=config["num_mini_batches"], expected=3, what="num_mini_batches in the configuration")
+    check.contains(actual=str(config["reduction_method"]).upper(), expected="MEAN", what="its reduction_method")
 
 
 @pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer", "ALSOptimizer"])

@@ -209,6 +209,13 @@ def _not_mapped(original: Any, optimizer: Any, *arguments: Any, **settings: Any)
         optimizer._function = held
 
 
+@patch("accumulation-reduction-not-saved", "update",
+       f"{OPTIM}.keras_accumulation:GradientAccumulationOptimizer.get_config",
+       "the configuration of an accumulating optimizer always has a sum")  # fmt: skip
+def _always_sum(original: Any, optimizer: Any) -> Dict[str, Any]:
+    return {**original(optimizer), "reduction_method": "SUM"}
+
+
 @patch("scaling-settings-lost", "update", f"{OPTIM}.keras_scaling:ParameterUnscalingALSOptimizer.get_config",
        "the configuration of an optimizer with its scaling has a default for its last setting")  # fmt: skip
 def _setting_lost(original: Any, optimizer: Any) -> Dict[str, Any]:
