@@ -247,3 +247,9 @@ def _one_stage(original: Any, passed: Any, name: str, stages: int) -> Any:
         return original(passed, name, stages)
     finally:
         passed._passed = held
+
+
+@patch("estimator-batch-size-of-training", "plan", "tensorflow.estimator.loop:IPUEstimator._params_of",
+       "evaluation and prediction have the batch size of training")  # fmt: skip
+def _as_in_training(original: Any, estimator: Any, mode: str) -> Any:
+    return original(estimator, "train")
