@@ -19,10 +19,8 @@ GRADIENT = "Gradient___"
 BY_INPUT: Mapping[str, Tuple[str, ...]] = {
     "MatMul": ("MatMulLhsGrad", "MatMulRhsGrad"),
     "Gemm": ("GemmLhsGrad", "GemmRhsGrad", "AddBiasBiasGrad"),
-    **{
-        name: (f"{name}DataGrad", f"{name}WeightsGrad", "AddBiasBiasGrad")
-        for name in ("Conv", "MultiConv", "ConvTranspose")
-    },
+    **{name: (f"{name}DataGrad", f"{name}WeightsGrad", "AddBiasBiasGrad") for name in ("Conv", "ConvTranspose")},
+    "AddBias": ("AddBiasDataGrad", "AddBiasBiasGrad"),
     **{name: (f"{name}Arg0Grad", f"{name}Arg1Grad") for name in ("Add", "Sub", "Mul", "Div", "Pow", "Atan2")},
     **{name: (f"{name}Arg0Grad", "") for name in ("Fmod", "Mod")},
     **{name: (f"{name}ArgGrad",) for name in ("Max", "Min", "Mean", "Sum")},
@@ -37,7 +35,8 @@ FOR_ALL: Mapping[str, str] = {"Softplus": "SoftPlusGrad", "Softsign": "SoftSignG
 
 READS: Mapping[str, str] = {
     **dict.fromkeys(
-        ("AddArg0Grad", "AddArg1Grad", "SubArg0Grad", "SubArg1Grad", "AddBiasBiasGrad", "SumArgGrad", "MeanArgGrad",
+        ("AddArg0Grad", "AddArg1Grad", "SubArg0Grad", "SubArg1Grad", "AddBiasDataGrad", "AddBiasBiasGrad", "SumArgGrad",
+         "MeanArgGrad",
          "ReshapeGrad", "FlattenGrad", "SqueezeGrad", "UnsqueezeGrad", "TransposeGrad", "IdentityGrad", "NopGrad",
          "IdentityLossGrad", "ScaleGrad", "NegGrad", "ReduceSumGrad", "ReduceMeanGrad", "ConcatGrad", "SplitGrad",
          "SliceGrad", "ExpandGrad", "TileGrad", "PadGrad", "CastGrad", "DropoutGrad"),
@@ -53,21 +52,27 @@ READS: Mapping[str, str] = {
         for kind in (f"{name}Arg0Grad", f"{name}Arg1Grad")
     },
     **dict.fromkeys(("MatMulLhsGrad", "MatMulRhsGrad", "GemmLhsGrad", "GemmRhsGrad"), "dy other"),
-    **dict.fromkeys(("ConvDataGrad", "MultiConvDataGrad", "ConvTransposeDataGrad"), "other dy"),
-    **dict.fromkeys(("ConvWeightsGrad", "MultiConvWeightsGrad", "ConvTransposeWeightsGrad"), "dy other"),
+    **dict.fromkeys(("ConvDataGrad", "ConvTransposeDataGrad"), "other dy"),
+    **dict.fromkeys(("ConvWeightsGrad", "ConvTransposeWeightsGrad"), "dy other"),
+    "MultiConvDataGrad": "second dy",
+    "MultiConvWeightsGrad": "dy first",
     **dict.fromkeys(("WhereXGrad", "WhereYGrad"), "x0 dy"),
     "BatchNormalizationGrad": "x0 x1 y3 y4 dy",
     "GroupNormalizationGrad": "x0 x1 y1 y2 dy",
     "NllGrad": "x dy",
 }  # fmt: skip
 """What a gradient op reads: dy, the gradients of the outputs; x and y, all inputs and outputs, or one of them by
-position; own, the input that it differentiates by; other, the other factor. Every type that is not here reads dy x."""
+position; own, the input that it differentiates by; other, the other factor; first and second, those of all pairs of
+factors. Every type that is not here reads dy x."""
 
 STOPPED: FrozenSet[str] = frozenset(
     ("Detach", "ArgMax", "ArgMin", "Equal", "Greater", "Less", "And", "Or", "Not", "Xor", "Constant", "Sign", "Floor",
      "Ceil", "Round", "RandomUniform", "RandomNormal", "Bernoulli", "OneHot", "Shape", "IsNaN", "IsInf")
 )  # fmt: skip
 """Types that no gradient passes."""
+
+_PAIR = ("Data", "Weights")
+"""What the pairs of inputs of a MultiConv are."""
 
 _Calls = List[Tuple[str, List[int]]]
 """The gradient ops of an op, each with the positions of the inputs that it differentiates by."""
@@ -172,6 +177,10 @@ def _calls(op: Op, depending: Set[str]) -> _Calls:
     # Nothing is differentiated by running statistics, which follow the first three inputs of a batch norm.
     inputs = op.inputs[:3] if op.type == "BatchNormalization" else op.inputs
     places = [place for place, name in enumerate(inputs) if name in depending]
+    if op.type == "MultiConv":
+        # One op for the data of all convolutions, and one for all their weights.
+        halves = [(f"MultiConv{half}Grad", [p for p in places if p % 2 == odd]) for odd, half in enumerate(_PAIR)]
+        return [(kind, chosen) for kind, chosen in halves if chosen]
     if op.type not in BY_INPUT:
         return [(FOR_ALL.get(op.type, f"{op.type}Grad"), places)] if places else []
     kinds = BY_INPUT[op.type]
@@ -186,6 +195,8 @@ def _inputs(kind: str, op: Op, place: int, gradients: Sequence[str]) -> List[str
         "x": op.inputs,
         "y": op.outputs,
         "own": op.inputs[place : place + 1],
+        "first": op.inputs[::2],
+        "second": op.inputs[1::2],
         "other": op.inputs[1 - place : 2 - place] if place < 2 else (),
         **{f"x{index}": (name,) for index, name in enumerate(op.inputs)},
         **{f"y{index}": (name,) for index, name in enumerate(op.outputs)},

@@ -262,7 +262,9 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Op
         object.__setattr__(layer_to_call, "_poptorch_block", (user_id, ipu_id))
         return layer_to_call
     if not callable(layer_to_call):
-        raise AssertionError(f"{layer_to_call!r} was given to BeginBlock: use a module or a function")
+        raise Error(
+            f"{layer_to_call!r} was given to BeginBlock: module is not an instance of torch.nn.Module or function"
+        )
 
     @functools.wraps(layer_to_call, updated=())
     def begun(*args: Any, **kwargs: Any) -> Any:

@@ -29,6 +29,7 @@ from typing import (
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx import traceback as fx_traceback
 from torch.nn.utils.stateless import _reparametrize_module
@@ -119,10 +120,17 @@ class _Call(torch.nn.Module):
             with blocks.new_forward(), collector:
                 output = self.model(*args, **kwargs)
                 know_containers(output)
+                self._warn_of_host(output)
         finally:
             _collectors.pop()
         _check_held(before, _held(self.model))
         return output, collector.losses
+
+    @staticmethod
+    def _warn_of_host(output: Any) -> None:
+        for leaf in pytree.tree_leaves(output):
+            if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
+                warnings.warn(f"Output expected to be on the IPU but is on {leaf.device.type}", stacklevel=1)
 
 
 def _held(model: torch.nn.Module) -> Dict[str, Tuple[str, torch.Tensor]]:
@@ -215,13 +223,13 @@ def _standing_in(model: torch.nn.Module, weights: Optional[Mapping[str, torch.Te
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the tracer's own warnings and logs, which speak of its internals, from the user."""
+    """Keep the tracer's own warnings and logs, which speak of its internals, from the user; not those of forward."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.filterwarnings("ignore", module=r"torch(\.|$)")
             yield
     finally:
         logger.setLevel(level)

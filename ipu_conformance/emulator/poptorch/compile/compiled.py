@@ -21,7 +21,7 @@ from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import OutputMode, ReductionType
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.refusals import ops as ops_refusals
-from ipu_conformance.emulator.poptorch.run import calls, micro_batches, outputs, precision
+from ipu_conformance.emulator.poptorch.run import calls, loss_scaling, micro_batches, outputs, precision
 from ipu_conformance.emulator.poptorch.run.machine import TorchMachine
 from ipu_conformance.emulator.poptorch.run.weights import DeviceWeights
 from ipu_conformance.errors import ConformanceError
@@ -109,6 +109,7 @@ def compile_model(
             seed=seed,
             kept=returned.sources.union(*(anchor.returned.sources for anchor in anchors)),
             group_of=weights.group_of,
+            scaling=_scaling(captured, options, training, weights),
         )
         machine.watched_gradients = watched[GRADIENT]
         machine.watched_updates = watched[UPDATED]
@@ -136,6 +137,17 @@ def compile_model(
     lowering.export(result, options)
     result.seconds = time.perf_counter() - begin
     return result
+
+
+def _scaling(captured: capture.Captured, options: Any, training: bool, weights: DeviceWeights) -> Any:
+    """How the loss is scaled: by the optimizer's scale, or by one that follows the gradients."""
+    if not (training and loss_scaling.is_enabled(options)):
+        return loss_scaling.FixedScale()
+    tracked = [node for node in captured.module.graph.nodes if loss_scaling.is_tracked(node)]
+    refusals.NOTHING_TRACKED(tracked=tracked)
+    types = {weights.example[name].dtype for name in weights.trainable}
+    types.update(loss.meta["val"].dtype for loss in captured.losses)
+    return loss_scaling.AutomaticScale(options._popart.options, torch.float16 in types)
 
 
 def _check_memory(compiled: Compiled, options: Any) -> None:

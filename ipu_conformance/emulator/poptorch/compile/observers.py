@@ -25,21 +25,21 @@ def registerPostCompileHook(hook: Hook) -> RemovableHandle:
     return _register(_after, hook)
 
 
-def before_compile() -> None:
-    """Run the hooks of before, in the order in which they were registered."""
+@contextlib.contextmanager
+def compilation() -> Iterator[None]:
+    """Run the hooks of before and, even if compiling fails, those of after, in the order of their registration."""
     for hook in tuple(_before.values()):
         hook()
-
-
-def after_compile() -> None:
-    """Run the hooks of after, in the order in which they were registered."""
-    for hook in tuple(_after.values()):
-        hook()
+    try:
+        yield
+    finally:
+        for hook in tuple(_after.values()):
+            hook()
 
 
 def _register(hooks: Dict[int, Hook], hook: Hook) -> RemovableHandle:
     if not callable(hook):
-        raise TypeError(f"{hook!r} was given: a hook is a function without arguments")
+        raise RuntimeError(f"{hook!r} was given: a hook must be callable")
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle

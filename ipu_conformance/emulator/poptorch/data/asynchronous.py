@@ -15,6 +15,7 @@ import torch
 import torch.multiprocessing
 
 from ipu_conformance.emulator.poptorch.data import worker
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
 
 _TRANSPORTS: Mapping[SharingStrategy, Callable[[bytes], Any]] = {
@@ -90,6 +91,11 @@ class AsynchronousDataAccessor:
             raise AssertionError(f"{sharing_strategy!r} was given: use one of poptorch.SharingStrategy")
         if not miss_sleep_time_in_ms > 0:
             raise AssertionError(f"miss_sleep_time_in_ms={miss_sleep_time_in_ms} was given: use more than 0")
+        if getattr(dataset, "_accessor", None) is not None:
+            raise Error(
+                "The DataLoader already uses an AsynchronousDataAccessor internally: iterate over it as it is, or make "
+                "it with mode=poptorch.DataLoaderMode.Sync"
+            )
         self._dataset = dataset
         self._rebatched_size = rebatched_size
         self._pass = 0

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import torch
 
 from ipu_conformance.emulator.poptorch.data.asynchronous import AsynchronousDataAccessor, PartialAccessor
+from ipu_conformance.emulator.poptorch.data.collating import BatchesOf, CollateEach
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 from ipu_conformance.emulator.poptorch.options.enums import DataLoaderMode
@@ -26,22 +27,20 @@ def micro_batches_per_call(options: Options) -> int:
 
 
 class _CombinedBatchSampler(torch.utils.data.Sampler):
-    """Joins ``count`` batches of another sampler into one."""
+    """Takes ``count`` batches of another sampler at a time."""
 
     def __init__(self, batches: Any, count: int, drop_last: bool) -> None:
         self.batches, self.count, self.drop_last = batches, count, drop_last
 
-    def __iter__(self) -> Iterator[List[int]]:
-        joined: List[int] = []
-        held = 0
+    def __iter__(self) -> Iterator[List[List[int]]]:
+        taken: List[List[int]] = []
         for batch in self.batches:
-            joined.extend(batch)
-            held += 1
-            if held == self.count:
-                yield joined
-                joined, held = [], 0
-        if joined and not self.drop_last:
-            yield joined
+            taken.append(list(batch))
+            if len(taken) == self.count:
+                yield taken
+                taken = []
+        if taken and not self.drop_last:
+            yield taken
 
     def samples(self) -> int:
         """How many samples a pass has, if every batch but the last is full."""
@@ -118,13 +117,17 @@ class DataLoader(torch.utils.data.DataLoader):
             if shuffle:
                 raise ValueError("shuffle=True was given with a batch_sampler: the sampler sets the order")
             joined = _CombinedBatchSampler(batch_sampler, factor, drop_last and not rebatched)
-            sampling: Dict[str, Any] = {"batch_sampler": joined}
+            collate = kwargs.pop("collate_fn", None) or torch.utils.data.default_collate
+            sampling: Dict[str, Any] = {"batch_sampler": joined, "collate_fn": CollateEach(collate)}
+            dataset = BatchesOf(dataset)
         else:
             sampling = {"batch_size": self._combined_batch_size, "shuffle": shuffle}
             if self._combined_batch_size is not None:
                 sampling["drop_last"] = drop_last
+        self._warn(dataset, iterable, num_workers, drop_last, kwargs)
         if auto_distributed_partitioning and options.Distributed.numProcesses > 1 and batch_sampler is None:
             refusals.DISTRIBUTED_STREAM(iterable=iterable)
+            refusals.DISTRIBUTED_BATCHES(batch_size=batch_size)
             self._partition(dataset, sampling, shuffle)
         self._drop_last = bool(sampling.get("drop_last", drop_last))
         if mode == DataLoaderMode.AsyncRebatched and batch_sampler is None:
@@ -140,6 +143,22 @@ class DataLoader(torch.utils.data.DataLoader):
         super().__init__(dataset, **arguments)
         if mode != DataLoaderMode.Sync:
             self._accessor = self._access(torch.utils.data.DataLoader(dataset, **arguments), async_options or {})
+
+    def _warn(self, dataset: Any, iterable: bool, num_workers: int, drop_last: bool, settings: Dict[str, Any]) -> None:
+        """Log what gives other batches than a program may expect."""
+        size = self._combined_batch_size
+        if iterable:
+            if num_workers > 1 and "worker_init_fn" not in settings:
+                logger.warning(
+                    "IterableDataset used with num_workers=%d but no worker_init_fn specified: every element comes "
+                    "%d times", num_workers, num_workers,
+                )  # fmt: skip
+        elif not drop_last and size is not None and len(dataset) % size:
+            logger.warning(
+                "The number of elements in the dataset (%d) is not divisible by the number of elements processed per "
+                "step (%d) and drop_last=False: the last tensor has a batch size of %d",
+                len(dataset), size, len(dataset) % size,
+            )  # fmt: skip
 
     def _partition(self, dataset: Any, sampling: Dict[str, Any], shuffle: bool) -> None:
         """Give this process its part of the dataset."""

@@ -11,6 +11,7 @@ from torch.fx import Node
 from ipu_conformance.emulator.popart.program import MEMORY_SHARE, RECOMPUTE, Place, Program
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured
+from ipu_conformance.emulator.poptorch.ir import groups
 from ipu_conformance.emulator.poptorch.ir.rows import MARKS, ROWS, TYPES, Row, adaptive
 from ipu_conformance.ir.tensor import Tensor
 
@@ -39,6 +40,8 @@ class Forward:
         """The tensors of every node; one that has several results has several."""
         self.weights: Dict[str, str] = {}
         """The tensor of every weight."""
+        self._groups: Dict[int, Tuple[Dict[str, Any], List[str]]] = {}
+        """The settings and the results of the convolutions of every MultiConv."""
         for node in captured.module.graph.nodes:
             if node.op == "placeholder":
                 self.names[node] = (program.host_input(_described(node.name, node.meta["val"])),)
@@ -52,6 +55,8 @@ class Forward:
                 self._attribute(node)
             elif node in self.stage_of:
                 self._operation(node)
+        for settings, outputs in self._groups.values():
+            self.program.ops = groups.join(self.program.ops, outputs, settings)
 
     def name(self, node: Node) -> str:
         """The tensor that a node makes; the first one of several."""
@@ -183,12 +188,27 @@ class Forward:
         shape = self.program.shape(inputs[0]) if inputs and inputs[0] else ()
         attributes = row.attributes(self.values(node), shape)
         mark = blocks.tag_of(node, blocks.OPERATION)
-        types = row.types
-        if mark and mark[0] == "MultiConv" and types == ("Conv",):
-            types = ("MultiConv",)
-        for type in types[:-1]:
+        if mark and mark[0] == groups.TYPE and row.types == ("Conv",):
+            self._grouped(node, inputs, attributes, mark[1])
+            return
+        for type in row.types[:-1]:
             inputs = [self._between(node, type, inputs, self.program.shape(inputs[0]), attributes)]
-        self._add(node, types[-1], inputs, attributes)
+        self._add(node, row.types[-1], inputs, attributes)
+
+    def _grouped(
+        self, node: Node, inputs: Sequence[str], attributes: Mapping[str, Any], settings: Mapping[str, Any]
+    ) -> None:
+        """A convolution of a MultiConv, whose bias is added by an op of its own."""
+        words = {name: value for name, value in settings.items() if name != "group"}
+        outputs = self._groups.setdefault(settings["group"], (words, []))[1]
+        if len(inputs) < 3 or not inputs[2]:
+            self._add(node, groups.TYPE, inputs[:2], attributes)
+            outputs.append(self.name(node))
+            return
+        shape = tuple(int(length) for length in node.meta["val"].shape)
+        convolved = self._between(node, groups.TYPE, inputs[:2], shape, attributes)
+        outputs.append(convolved)
+        self._add(node, "AddBias", [convolved, inputs[2]], {})
 
     def window(self, node: Node, row: Row) -> None:
         """A convolution or pool; a single image is a batch of one in between."""

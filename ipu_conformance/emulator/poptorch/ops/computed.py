@@ -21,18 +21,20 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
 
     A slice that reaches beyond the end goes on at the beginning.
     """
+    refusals.TENSOR(name="dynamic_slice", value=tensor, kind=torch.Tensor)
     length = _length(tensor, dim, "dynamic_slice")
     _check_start(start, "dynamic_slice")
     refusals.SLICE_SIZE(size=size, length=length, name="dynamic_slice")
     if not isinstance(step, int) or step < 1:
         raise Error(f"The step {step!r} was given to poptorch.dynamic_slice: use 1 or more")
-    refusals.SLICE_STEP(size=size, step=step)
     with blocks.tagged(blocks.OPERATION, lambda _: ("dynamic_slice", {"dim": dim, "size": size, "step": step})):
         return tensor.index_select(dim, _places(start, size, step, length))
 
 
 def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torch.Tensor, size: int) -> torch.Tensor:
     """A copy of ``input`` in which ``size`` positions along ``dim`` from ``start``, a tensor, are those of ``src``."""
+    for value in (input, src):
+        refusals.TENSOR(name="dynamic_update", value=value, kind=torch.Tensor)
     length = _length(input, dim, "dynamic_update")
     _check_start(start, "dynamic_update")
     refusals.SLICE_SIZE(size=size, length=length, name="dynamic_update")

@@ -81,8 +81,7 @@ def _kept(value: torch.Tensor) -> torch.Tensor:
 
 
 def _tensors(values: Any, name: str, what: str) -> List[torch.Tensor]:
-    if not isinstance(values, list) or not all(isinstance(value, torch.Tensor) for value in values):
-        raise Error(f"The {what} of poptorch.{name} are {type(values).__name__}: use a list of tensors")
+    refusals.TENSOR_LIST(name=name, what=what, values=values, kind=torch.Tensor)
     return list(values)
 
 

@@ -88,6 +88,8 @@ def ctc_beam_search_decoder(
     The result is [batch, top_paths] log probabilities, [batch, top_paths] lengths and [batch, top_paths, step] labels,
     best first; labels beyond a path's length are blank.
     """
+    for value in (probs, lengths):
+        refusals.TENSOR(name="ctc_beam_search_decoder", value=value, kind=torch.Tensor)
     if probs.dim() != 3:
         raise Error(f"Probabilities of {probs.dim()} dimensions were given: use [step, batch, class]")
     refusals.CTC_LENGTHS(lengths=list(lengths.shape), batch=probs.shape[1])

@@ -5,6 +5,7 @@ Each is an alias of its tensor that carries a name and settings in its metadata;
 
 from __future__ import annotations
 
+import json
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -20,8 +21,7 @@ REDUCTIONS = ("sum", "mean", "none")
 
 def marked(name: str, tensor: torch.Tensor, **settings: Any) -> torch.Tensor:
     """The tensor, as the result of an operation of PopTorch."""
-    if not isinstance(tensor, torch.Tensor):
-        raise Error(f"{type(tensor).__name__} was given to poptorch.{name}: use a tensor")
+    refusals.TENSOR(name=name, value=tensor, kind=torch.Tensor)
     if not capture.is_capturing():
         return tensor
     with blocks.tagged(blocks.OPERATION, lambda _: (name, settings)):
@@ -32,8 +32,7 @@ def marked(name: str, tensor: torch.Tensor, **settings: Any) -> torch.Tensor:
 def identity_loss(x: torch.Tensor, reduction: str) -> torch.Tensor:
     """Mark a tensor as the loss, reduced to its sum or mean or not at all; its gradient is one."""
     refusals.REDUCTION(reduction=reduction, known=REDUCTIONS)
-    if not isinstance(x, torch.Tensor):
-        raise Error(f"{type(x).__name__} was given to poptorch.identity_loss: use a tensor")
+    refusals.TENSOR(name="identity_loss", value=x, kind=torch.Tensor)
     if reduction == "none":
         loss = marked("identity_loss", x, reduction=reduction)
     else:
@@ -50,14 +49,11 @@ def nop(tensor: torch.Tensor) -> torch.Tensor:
 
 def recomputationCheckpoint(*tensors: Any) -> Any:
     """Keep these values of a pipeline stage instead of computing them again in the backward pass."""
-    if not tensors:
-        raise Error("poptorch.recomputationCheckpoint was given nothing: give it the tensors to keep")
-    kept = tuple(
-        tensor
-        if not isinstance(tensor, (torch.Tensor, list, tuple))
-        else pytree.tree_map(lambda leaf: marked("recomputationCheckpoint", leaf), tensor)
-        for tensor in tensors
-    )
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return type(tensors[0])(recomputationCheckpoint(*tensors[0]))
+    if not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
+        raise ValueError("All inputs of poptorch.recomputationCheckpoint must be tensors, or one list or tuple of them")
+    kept = tuple(marked("recomputationCheckpoint", tensor) for tensor in tensors)
     return kept[0] if len(kept) == 1 else kept
 
 
@@ -81,7 +77,7 @@ def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
 def _overlap(name: str, tensors: Any, mode: OverlapMode) -> Any:
     if not isinstance(mode, OverlapMode):
         raise Error(f"{mode!r} was given to poptorch.{name}: use a poptorch.OverlapMode")
-    return pytree.tree_map_only(torch.Tensor, lambda tensor: marked(name, tensor, mode=mode.value), tensors)
+    return pytree.tree_map(lambda tensor: marked(name, tensor, mode=mode.value), tensors)
 
 
 def custom_op(
@@ -93,6 +89,12 @@ def custom_op(
     attributes: Optional[Dict[str, Any]] = None,
 ) -> List[torch.Tensor]:
     """Refuse: a custom operation is C++ code for the device, which the emulator cannot run."""
+    for key, value in (attributes or {}).items():
+        if not isinstance(key, str) or not key.isascii() or not _is_ascii(value):
+            raise ValueError(
+                f"The attribute {key!r} was given {value!r}: use an ASCII name, and a float, an int, an ASCII string "
+                "or a list of one of them"
+            )
     raise Error(
         f"The custom operation {domain}.{name} (version {domain_version}) cannot run on the emulator: it is C++ code "
         "for the device; write it with torch operations or run it in poptorch.CPU"
@@ -121,17 +123,25 @@ class Attribute(blocks.TagScope):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
         for name, value in kwargs.items():
-            if not _is_plain(value):
+            if not _is_plain(value) and not isinstance(value, dict):
                 raise ValueError(
-                    f"The attribute {name} was given {value!r}: use a string, a number, or a list of either"
+                    f"The attribute {name} was given {value!r}: use a string, a number, a list of either, or a "
+                    "dictionary"
                 )
-        self.attributes = kwargs
+        self.attributes = {
+            name: json.dumps(value) if isinstance(value, dict) else value for name, value in kwargs.items()
+        }
 
     def _tag(self, outer: Any) -> Any:
         return {**outer, **self.attributes}
 
 
 _PLAIN: Tuple[type, ...] = (str, int, float)
+
+
+def _is_ascii(value: Any) -> bool:
+    texts = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(item, str)]
+    return _is_plain(value) and all(text.isascii() for text in texts)
 
 
 def _is_plain(value: Any) -> bool:

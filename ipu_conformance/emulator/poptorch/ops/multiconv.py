@@ -34,10 +34,10 @@ class MultiConv(blocks.TagScope):
         self._before = 0
 
     def availableMemoryProportions(self, value: Union[float, Sequence[float]]) -> MultiConv:
-        """The share of memory, from 0 to 1, that each convolution may use in between."""
+        """The share of memory that each convolution may use in between."""
         for share in _listed(value):
-            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
-                raise AssertionError(f"{share!r} was given to availableMemoryProportions: use numbers from 0 to 1")
+            if not isinstance(share, float):
+                raise AssertionError(f"Invalid available memory proportion {share!r}: use floats")
         return self._set("availableMemoryProportions", value)
 
     def partialsTypes(self, value: Union[torch.dtype, Sequence[torch.dtype]]) -> MultiConv:
@@ -55,21 +55,21 @@ class MultiConv(blocks.TagScope):
 
     def perConvReservedTiles(self, value: int) -> MultiConv:
         """The tiles set aside for each convolution."""
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise AssertionError(f"{value!r} was given to perConvReservedTiles: use 0 or more")
+        if not isinstance(value, int):
+            raise AssertionError(f"{value!r} was given to perConvReservedTiles: use a whole number")
         return self._set("perConvReservedTiles", value)
 
     def cycleBackOff(self, value: float) -> MultiConv:
         """How much slower than the fastest plan a convolution may be."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise AssertionError(f"{value!r} was given to cycleBackOff: use a number")
-        return self._set("cycleBackOff", float(value))
+        if not isinstance(value, float):
+            raise AssertionError(f"{value!r} was given to cycleBackOff: use a float")
+        return self._set("cycleBackOff", value)
 
     def enableConvDithering(self, value: Union[bool, Sequence[bool]]) -> MultiConv:
         """Whether each convolution begins on a tile of its own choice."""
         for enabled in _listed(value):
             if not isinstance(enabled, bool):
-                raise AssertionError(f"{enabled!r} was given to enableConvDithering: use True or False")
+                raise ValueError(f"{enabled!r} was given to enableConvDithering: use True or False")
         return self._set("enableConvDithering", value)
 
     def _set(self, name: str, value: Any) -> MultiConv:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -13,8 +14,8 @@ from ipu_conformance.emulator.poptorch.ops import control_flow
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.refusals import ops as refusals
 
-FORMATS: Mapping[str, str] = {"auto": "g", "fixed": "f", "scientific": "e", "none": "g"}
-"""The vendor's names of float formats, and Python's."""
+FORMATS = ("auto", "fixed", "scientific", "none")
+"""The vendor's names of float formats."""
 
 
 class Layout(NamedTuple):
@@ -25,9 +26,9 @@ class Layout(NamedTuple):
     max_line_width: int = 80
     digits: int = 4
     float_format: str = "auto"
-    separator: str = " "
-    open_bracket: str = "["
-    close_bracket: str = "]"
+    separator: str = ", "
+    open_bracket: str = "("
+    close_bracket: str = ")"
 
 
 @torch.library.custom_op(
@@ -62,7 +63,7 @@ def _remember(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> Tuple[Any, ...]:
     if ctx.gradient:
-        gradient = print_tensor(gradient, f"Gradient__{ctx.title}", False, ctx.layout, ctx.taken)
+        gradient = print_tensor(gradient, f"{ctx.title}_gradient", False, ctx.layout, ctx.taken)
     return gradient, None, None, None, None
 
 
@@ -82,20 +83,20 @@ def ipu_print_tensor(
     max_line_width: int = 80,
     digits: int = 4,
     float_format: str = "auto",
-    separator: str = " ",
-    open_bracket: str = "[",
-    close_bracket: str = "]",
+    separator: str = ", ",
+    open_bracket: str = "(",
+    close_bracket: str = ")",
 ) -> torch.Tensor:
     """Print a tensor to standard error whenever the device computes it, and its gradient in the backward pass.
 
     The result must be used instead of the tensor: a print whose result nobody uses is optimized away. A tensor with
-    more than ``summarise_threshold`` elements shows ``edge_items`` at either end of every dimension.
+    more than ``summarise_threshold`` elements shows ``edge_items`` at either end of every dimension. All elements have
+    one format, of ``digits`` digits, and one width; 0 turns the threshold, the width of lines or the format off.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise Error(f"{type(tensor).__name__} was given to poptorch.ipu_print_tensor: use a tensor")
+    refusals.TENSOR(name="ipu_print_tensor", value=tensor, kind=torch.Tensor)
     refusals.FLOAT_FORMAT(float_format=float_format, known=FORMATS)
-    if len(open_bracket) != 1 or len(close_bracket) != 1 or len(separator) != 1:
-        raise Error("Brackets and separator of poptorch.ipu_print_tensor are one character each")
+    if len(open_bracket) != 1 or len(close_bracket) != 1 or not separator:
+        raise Error("Brackets of poptorch.ipu_print_tensor are one character each, and its separator is not empty")
     if not capture.is_capturing():
         return tensor
     layout = Layout(
@@ -108,23 +109,50 @@ def ipu_print_tensor(
 def text(tensor: torch.Tensor, layout: Layout) -> str:
     """A tensor as text."""
     tensor = tensor.detach()
-    element: Callable[[Any], str] = str
-    if tensor.is_floating_point():
-        element = f"{{:.{layout.digits}{FORMATS[layout.float_format]}}}".format
-    elif tensor.dtype == torch.bool:
-        element = lambda value: str(int(value))  # noqa: E731
-    edge = layout.edge_items if tensor.numel() > layout.summarise_threshold else 0
-    return _nested(tensor, element, edge, layout, 1)
+    edge = layout.edge_items if 0 < layout.summarise_threshold < tensor.numel() else 0
+    values = iter(_aligned(_shown(tensor, edge), layout))
+    return _nested(tensor, values, edge, layout, 1)
 
 
-def _nested(tensor: torch.Tensor, element: Callable[[Any], str], edge: int, layout: Layout, depth: int) -> str:
+def _shown(tensor: torch.Tensor, edge: int) -> List[Any]:
+    """The elements that a text holds, in its order."""
     if tensor.dim() == 0:
-        return element(tensor.item())
+        return [tensor.item()]
+    return [value for part in _parts(tensor, edge) if part is not None for value in _shown(part, edge)]
+
+
+def _parts(tensor: torch.Tensor, edge: int) -> List[Optional[torch.Tensor]]:
+    """The parts along the first dimension; None stands for those that are left out."""
     length = tensor.shape[0]
-    shown: List[Optional[int]] = list(range(length))
-    if edge and length > 2 * edge:
-        shown = [*range(edge), None, *range(length - edge, length)]
-    parts = ["..." if index is None else _nested(tensor[index], element, edge, layout, depth + 1) for index in shown]
+    if not edge or length <= 2 * edge:
+        return list(tensor)
+    return [*tensor[:edge], None, *tensor[length - edge :]]
+
+
+def _aligned(values: Sequence[Any], layout: Layout) -> List[str]:
+    """All elements in one format and of one width; without digits each is as short as it can be."""
+    if not layout.digits or layout.float_format == "none" or not values or not isinstance(values[0], float):
+        texts = [str(int(value)) if isinstance(value, bool) else f"{value:g}" for value in values]
+    else:
+        written = _format(values, layout.float_format, layout.digits)
+        texts = [written.format(value) for value in values]
+    width = max(map(len, texts), default=0) if layout.digits else 0
+    return [each.rjust(width) for each in texts]
+
+
+def _format(values: Sequence[float], name: str, digits: int) -> str:
+    """The format of so many digits: fixed where all numbers fit in them, unless one is asked for."""
+    sizes = [abs(value) for value in values if value and math.isfinite(value)] or [1.0]
+    before = max(1, math.floor(math.log10(max(sizes))) + 1)
+    if name == "scientific" or (name == "auto" and (before > digits or min(sizes) < 10.0**-digits)):
+        return f"{{:.{digits - 1}e}}"
+    return f"{{:.{max(0, digits - before)}f}}"
+
+
+def _nested(tensor: torch.Tensor, values: Iterator[str], edge: int, layout: Layout, depth: int) -> str:
+    if tensor.dim() == 0:
+        return next(values)
+    parts = ["..." if part is None else _nested(part, values, edge, layout, depth + 1) for part in _parts(tensor, edge)]
     indent = "\n" + " " * depth
     separator = layout.separator
     if tensor.dim() == 1:
@@ -135,10 +163,10 @@ def _nested(tensor: torch.Tensor, element: Callable[[Any], str], edge: int, layo
 
 
 def _wrapped(parts: List[str], separator: str, width: int, indent: str) -> str:
-    """The parts in lines that stay within the width where they can."""
+    """The parts in lines that stay within the width where they can; a width of 0 is no limit."""
     lines: List[str] = []
     for part in parts:
-        if lines and len(lines[-1]) + len(separator) + len(part) <= width:
+        if lines and (not width or len(lines[-1]) + len(separator) + len(part) <= width):
             lines[-1] += separator + part
         else:
             lines.append(part)

@@ -87,7 +87,7 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     """The settings of an optimizer for weights that are known by name; weights in no group have none."""
     kind = kind_of(optimizer)
     if kind is None:
-        raise ValueError(
+        raise AssertionError(
             f"Unsupported optimizer type {type(optimizer).__name__}: use SGD, Adam, AdamW or RMSprop of torch.optim, "
             "or an optimizer of poptorch.optim"
         )
@@ -102,6 +102,14 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
     if kind in ("adam", "adamw"):
         whole["bias_correction"] = True  # the vendor's AdamW corrects the bias whatever the option says
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))
+
+
+def check_weights(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> None:
+    """Refuse an optimizer of weights that the model does not have: no device would update them."""
+    held = {id(parameter) for parameter in parameters.values()}
+    for number, group in enumerate(optimizer.param_groups):
+        strangers = [each for each in group["params"] if id(each) not in held]
+        refusals.FOREIGN_WEIGHTS(group=number, strangers=strangers)
 
 
 def constants_of(optimizer: Any, kind: str, values: Mapping[str, Any]) -> FrozenSet[str]:
@@ -142,12 +150,12 @@ def warn(optimizer: Any, options: Any) -> None:
 
 def oddities(optimizer: Any) -> List[str]:
     """A line for attributes that the device ignores, and for a subclass that it treats as its base."""
+    found = [(f"group {number} attribute", names) for number, names in enumerate(unexpected_in_groups(optimizer))]
     lines = [
         f"Ignoring unexpected {what} in {type(optimizer).__name__} optimizer: {names}"
-        for what, names in (("group attributes", unexpected_in_groups(optimizer)),
-                            ("optimizer attributes", unexpected(optimizer)))
+        for what, names in (*found, ("optimizer attribute", unexpected(optimizer)))
         if names
-    ]  # fmt: skip
+    ]
     kind = type(optimizer)
     base = next((known for _, known in TORCH if isinstance(optimizer, known)), None)
     if base is not None and kind is not base and not hasattr(optimizer, "_ipu_kind"):
@@ -165,10 +173,10 @@ def _unsaid(lines: Sequence[str], options: Any) -> List[str]:
     return fresh
 
 
-def unexpected_in_groups(optimizer: Any) -> List[str]:
-    """What the groups hold beyond the arguments of the optimizer and the marks of schedulers."""
+def unexpected_in_groups(optimizer: Any) -> List[List[str]]:
+    """What each group holds beyond the arguments of the optimizer and the marks of schedulers."""
     known = {"params", "param_names", *optimizer.defaults, *SCHEDULERS, *_constructor_of(optimizer)}
-    return sorted({name for group in optimizer.param_groups for name in group} - known)
+    return [sorted(set(group) - known) for group in optimizer.param_groups]
 
 
 def unexpected(optimizer: Any) -> List[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Tuple
 
@@ -118,6 +119,8 @@ class DeviceUpdate:
 def rule_for(optimizer: Any, parameters: Mapping[str, torch.Tensor], options: Any) -> DeviceUpdate:
     """The update of ``optimizer`` for weights that are known by name; what is odd about it is logged."""
     settings = read.read(optimizer, parameters)
+    if options is not None and options.Training.auto_loss_scaling:
+        settings = replace(settings, constant=settings.constant - {"loss_scaling"})
     read.warn(optimizer, options)
     return DeviceUpdate(settings, _running_mean(settings, options))
 

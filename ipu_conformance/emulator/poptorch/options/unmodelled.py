@@ -24,8 +24,12 @@ def _located(options: Any) -> bool:
     return any(value not in (None, 0, {}) for value in options.TensorLocations.toDict().values())
 
 
+MODELLED = ("autoRecomputation", "engineOptions", "automaticLossScalingSettings.")
+"""How the names of the session options begin that the emulator follows."""
+
+
 def _set_below(options: Any) -> bool:
-    return bool(set(options._popart.options) - {"autoRecomputation", "engineOptions"})
+    return not all(name.startswith(MODELLED) for name in options._popart.options)
 
 
 def _engine(options: Any) -> bool:
@@ -43,19 +47,13 @@ ROWS: Sequence[Row] = (
         "all generations of the IPU are emulated alike; the model is compiled and cannot be run",
     ),
     Row("logDir", lambda options: options.log_dir != ".", "the emulator writes no files of its own there"),
-    Row("_Popart.set", _set_below, "of the session options only autoRecomputation is modelled"),
+    Row("_Popart.set", _set_below, "only autoRecomputation and automatic loss scaling are modelled"),
     Row("_Popart.setEngineOptions", _engine, "of the engine options only those of reports are modelled"),
     Row("_Popart.setPatterns", lambda options: bool(options._popart.patterns), "there is no graph compiler below"),
     Row(
         "Training.setConvolutionDithering",
         lambda options: options.Training.convolution_dithering,
         "where on a chip a convolution begins is not modelled",
-    ),
-    Row(
-        "Training.setAutomaticLossScaling",
-        lambda options: options.Training.auto_loss_scaling,
-        "the optimizer's loss scaling is used as it is",
-        logging.WARNING,
     ),
     Row(
         "Distributed.configureProcessId",

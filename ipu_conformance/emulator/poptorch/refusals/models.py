@@ -20,6 +20,18 @@ OFFLINE = refuse(
     error=AssertionError,
     sentence="Trying to run a model on an offline device (ConnectionType.Never): use ConnectionType.Always or OnDemand",
 )
+ATTACHED_OFFLINE = refuse(
+    "poptorch.attached-offline",
+    when=lambda connection: connection.name == "Never",
+    error=AssertionError,
+    sentence="Trying to attach to an offline device (ConnectionType.Never): use ConnectionType.Always or OnDemand",
+)
+OPTIMIZER_OF_INFERENCE = refuse(
+    "poptorch.optimizer-of-inference",
+    when=lambda training, optimizer: optimizer is not None and not training,
+    error=AssertionError,
+    sentence="Optimizer should be None for inference: use poptorch.trainingModel to update weights",
+)
 ATTACHED_TWICE = refuse(
     "poptorch.attached-twice",
     when=lambda attached: attached,
@@ -48,7 +60,7 @@ SHARED_BUFFER = refuse(
 EXPORTED_ALONE = refuse(
     "poptorch.exported-alone",
     when=lambda filename, model: model is None,
-    error=ERROR,
+    error=AssertionError,
     sentence="{filename} was exported with export_model=False: wrap the model and use loadExecutable",
 )
 ACCUMULATED_INFERENCE = refuse(
@@ -57,6 +69,12 @@ ACCUMULATED_INFERENCE = refuse(
     error=ERROR,
     sentence="You must set Training.gradientAccumulation to 1 for an inference model: it is {accumulation}; use "
     "deviceIterations to run several micro-batches",
+)
+BUFFER_TYPE = refuse(
+    "poptorch.buffer-type",
+    when=lambda buffer, known: type(buffer) not in known,
+    error=ERROR,
+    sentence=lambda buffer, known: f"All buffers must be an instance of torch.Tensor, not of {type(buffer).__name__}",
 )
 NO_NAMED_BUFFERS = refuse(
     "poptorch.no-named-buffers",
@@ -105,6 +123,13 @@ TWO_LOSSES = refuse(
         "loss to use with poptorch.identity_loss(loss, reduction='none')"
     ),
 )
+NOTHING_TRACKED = refuse(
+    "poptorch.nothing-tracked",
+    when=lambda tracked: not tracked,
+    error=ERROR,
+    sentence="Automatic loss scaling looks at the gradients of matrix products and convolutions, and No tracked "
+    "tensors were found: turn it off for this model",
+)
 BACKWARD = refuse(
     "poptorch.backward",
     when=lambda: True,
@@ -142,4 +167,11 @@ DISTRIBUTED_STREAM = refuse(
     error=AssertionError,
     sentence="auto_distributed_partitioning does not support an IterableDataset: give each process its own part and "
     "set auto_distributed_partitioning=False",
+)
+DISTRIBUTED_BATCHES = refuse(
+    "poptorch.distributed-batches",
+    when=lambda batch_size: batch_size is None,
+    error=AssertionError,
+    sentence="batch_size=None is not allowed when using auto_distributed_partitioning: set a size, or "
+    "auto_distributed_partitioning=False",
 )

@@ -46,7 +46,7 @@ RESULT_COUNT = refuse(
 REDUCTION = refuse(
     "poptorch.reduction",
     when=lambda reduction, known: reduction not in known,
-    error=ERROR,
+    error=AssertionError,
     sentence=lambda reduction, known: (
         f"Unsupported reduction {reduction!r} of identity_loss: use one of {', '.join(known)}"
     ),
@@ -68,12 +68,6 @@ SLICE_SIZE = refuse(
     when=lambda size, length, name: not isinstance(size, int) or not 1 <= size <= length,
     error=ERROR,
     sentence="The size {size!r} was given to poptorch.{name} for a dimension of {length}: use 1 to {length}",
-)
-SLICE_STEP = refuse(
-    "poptorch.slice-step",
-    when=lambda size, step: size % step,
-    error=ERROR,
-    sentence="The size {size} and the step {step} were given to poptorch.dynamic_slice: use a multiple of the step",
 )
 SLICE_START = refuse(
     "poptorch.slice-start",
@@ -128,6 +122,37 @@ OVERLAP_OUTPUT = refuse(
     when=lambda what, is_output: not is_output,
     error=ERROR,
     sentence="poptorch.set_overlap_for_output applied on {what}, which is not an output of the model",
+)
+TENSOR = refuse(
+    "poptorch.tensor",
+    when=lambda name, value, kind: not isinstance(value, kind),
+    error=ERROR,
+    sentence=lambda name, value, kind: f"{type(value).__name__} was given to poptorch.{name}: use a tensor",
+)
+TENSOR_LIST = refuse(
+    "poptorch.tensor-list",
+    when=lambda name, what, values, kind: (
+        not isinstance(values, list) or not all(isinstance(value, kind) for value in values)
+    ),
+    error=ValueError,
+    sentence=lambda name, what, values, kind: (
+        f"The {what} of poptorch.{name} are {type(values).__name__}: use a list of tensors"
+    ),
+)
+HOST_TENSOR = refuse(
+    "poptorch.host-tensor",
+    when=lambda tensor: True,
+    error=ERROR,
+    sentence=lambda tensor: (
+        f"Expected an IPU tensor but got tensor(device={tensor.device}, shape={list(tensor.shape)}, "
+        f'dtype={tensor.dtype}): register it as a buffer, or move it inside forward with tensor.to("ipu")'
+    ),
+)
+UPSAMPLING = refuse(
+    "poptorch.upsampling",
+    when=lambda mode: mode in ("linear", "trilinear"),
+    error=ERROR,
+    sentence="The upsampling mode {mode!r} is not supported: use nearest, bilinear or bicubic",
 )
 SCOPE_NAME = refuse(
     "poptorch.scope-name",

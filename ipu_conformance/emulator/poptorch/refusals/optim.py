@@ -11,6 +11,15 @@ AMSGRAD = refuse(
     error=ValueError,
     sentence="amsgrad is True: the device has no AMSGrad, use False",
 )
+FOREIGN_WEIGHTS = refuse(
+    "poptorch.foreign-weights",
+    when=lambda group, strangers: strangers,
+    error=KeyError,
+    sentence=lambda group, strangers: (
+        f"Group {group} of the optimizer holds {len(strangers)} weights that are not the model's: use the parameters "
+        "of the model that is trained"
+    ),
+)
 UNKNOWN_ATTRIBUTE = refuse(
     "poptorch.unknown-attribute",
     when=lambda name, known: name not in known,

@@ -8,6 +8,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 import torch
 from torch.utils import _pytree as pytree
 
+from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+
 
 class ICustomArgParser(abc.ABC):
     """Takes the tensors out of a container, and makes a container like it from other tensors."""
@@ -42,7 +44,7 @@ def registerCustomArgParser(arg_data_type: type, arg_parser: ICustomArgParser) -
     if not isinstance(arg_data_type, type):
         raise AssertionError(f"{arg_data_type!r} was given: a parser is registered for a class")
     if not isinstance(arg_parser, ICustomArgParser):
-        raise AssertionError(f"{arg_parser!r} was given: a parser derives from poptorch.ICustomArgParser")
+        raise Error(f"{arg_parser!r} was given: a parser derives from poptorch.ICustomArgParser")
     known = arg_data_type in _parsers
     _parsers[arg_data_type] = arg_parser
     if not known:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ipu_conformance.emulator.poptorch.run.executor import PoplarExecutor
 
 SUFFIX = ".popef"
+IN_A_FOLDER = "model.poptorch"
+"""The file that a folder gets when it is named as the file."""
 
 _RUNNING_ONLY = ("random_seed", "cache_path", "log_dir", "log_cycle_count", "connection_type", "ipu_id", "profile_dir")
 """Options that compiling does not depend on."""
@@ -68,11 +70,13 @@ def remember(executor: PoplarExecutor) -> None:
 
 
 def save(executor: PoplarExecutor, filename: str, export_model: bool, save_rng_state: bool) -> None:
-    """Write a compiled model to a file, or into a folder under the name of its digest."""
+    """Write a compiled model to a file, whose folder is made, or into a folder under a name of its own."""
     path = Path(filename)
     contents = _contents(executor, export_model, save_rng_state)
     if path.is_dir():
-        path = path / (contents["digest"] + SUFFIX)
+        path = path / IN_A_FOLDER
+        logger.warning("save(): %s is a folder, the model is saved to %s", filename, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     executable_files.write(path, contents)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import os
 import time
@@ -15,10 +14,11 @@ from ipu_conformance.emulator.core.trace import Recorder, Trace
 from ipu_conformance.emulator.poptorch.compile import compiled as compiling
 from ipu_conformance.emulator.poptorch.compile import observers
 from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
+from ipu_conformance.emulator.poptorch.optim.read import check_weights
 from ipu_conformance.emulator.poptorch.optim.update import changed_constants, rule_for
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
-from ipu_conformance.emulator.poptorch.options.enums import ConnectionType, OutputMode
+from ipu_conformance.emulator.poptorch.options.enums import ConnectionType, MeanReductionStrategy, OutputMode
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, executables, micro_batches, outputs, wrapping
 from ipu_conformance.emulator.poptorch.run.inspection import NOT_COMPILED, Inspection, RunTimes, write_trace
@@ -47,16 +47,20 @@ class PoplarExecutor(Inspection):
         optimizer: Optional[Any] = None,
         user_model: Optional[torch.nn.Module] = None,
     ) -> None:
+        if options is not None and not isinstance(options, Options):
+            raise Error(f"Invalid type: 'options' is of type {type(options).__name__} (Expected poptorch.Options)")
+        refusals.OPTIMIZER_OF_INFERENCE(training=training, optimizer=optimizer)
         self._poptorch_version = poptorch_version
         self._user_model = model if user_model is None else user_model
         # A shallow copy shares the weights, and reading it is not a touch by the user; compiling copies it again.
-        self._plain = _shallow(model)
+        self._plain = wrapping.shallow(model)
         self._signature = inspect.signature(self._plain.forward)
         self._options = _resolved(Options() if options is None else options, training)
         self._training = training
         self._optimizer = optimizer
+        if training:
+            self._options = _reduced(self._options, self._update_rule(optimizer))
         self._compiled: Optional[compiling.Compiled] = None
-        self._destroyed = False
         self._attached = False
         self._dirty = False
         self._host_version = 0
@@ -74,8 +78,6 @@ class PoplarExecutor(Inspection):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model on the device and return what its output mode selects."""
         refusals.OFFLINE(connection=self._options.connection_type)
-        if self._destroyed:
-            raise Error(NOT_COMPILED)
         call = calls.Call(self._signature, args, kwargs)
         if self._compiled is None:
             self._compile(call)
@@ -148,19 +150,26 @@ class PoplarExecutor(Inspection):
         if self._compiled is not None:
             logger.warning("Call to compile() ignored: the model is already compiled")
             return
-        if self._destroyed:
-            raise Error(NOT_COMPILED)
         self._compile(calls.Call(self._signature, args, kwargs))
         if self._options.connection_type == ConnectionType.Always and not self._attached:
             self.attachToDevice()
 
     def _compile(self, call: calls.Call) -> None:
-        observers.before_compile()
-        self._plain = _shallow(self._user_model)
+        if any(tensor.requires_grad for tensor in call.tensors):
+            logger.warning("Input tensor has requires_grad=True set: it is detached, inputs have no backward pass")
+        with observers.compilation():
+            self._make_ready(call)
+        executables.remember(self)
+        logger.info("Compiled the model in %.3f s", self.compiled.seconds)
+
+    def _make_ready(self, call: calls.Call) -> None:
         trainer = None if self._training else wrapping.trainer_of(self._user_model)
         if trainer is not None:
             trainer.copyWeightsToHostIfNeeded()
         weights = DeviceWeights(self._plain, self._options.replication_factor, self._training)
+        if self._training:
+            with wrapping.untouched():
+                check_weights(self._optimizer, dict(self._plain.named_parameters()))
         update = self._update_rule(self._optimizer) if self._training else None
         with wrapping.untouched():
             self._compiled = compiling.compile_model(
@@ -173,9 +182,6 @@ class PoplarExecutor(Inspection):
                 seed=self._seed,
             )
         self._compiled.machine.runs = self._runs
-        executables.remember(self)
-        logger.info("Compiled the model in %.3f s", self._compiled.seconds)
-        observers.after_compile()
 
     def _update_rule(self, optimizer: Any) -> Any:
         with wrapping.untouched():
@@ -185,8 +191,9 @@ class PoplarExecutor(Inspection):
 
     def attachToDevice(self) -> None:
         """Put the model on the device: weights, optimizer state and random state."""
-        refusals.ATTACHED_TWICE(attached=self._attached)
         ready = self.compiled
+        refusals.ATTACHED_OFFLINE(connection=self._options.connection_type)
+        refusals.ATTACHED_TWICE(attached=self._attached)
         self._attached = True
         self._set_random_state(self._seed, self._runs)
         self._upload()
@@ -194,22 +201,21 @@ class PoplarExecutor(Inspection):
 
     def detachFromDevice(self) -> None:
         """Take the model off the device and keep what has changed there."""
+        ready = self.compiled
         refusals.NOT_ATTACHED(attached=self._attached)
         self.copyWeightsToHostIfNeeded()
-        ready = self.compiled
         _exchange_state(self._optimizer, ready, "to_host")
         self._seed, self._runs = ready.machine.seed, ready.machine.runs
         self._attached = False
 
     def destroy(self) -> None:
-        """Copy the weights to the host, unwrap the user's model and release the device."""
-        if self._destroyed:
+        """Copy the weights to the host, unwrap the user's model and release the device; nothing before compiling."""
+        if self._compiled is None:
             return
-        if self._compiled is not None:
-            if self._attached:
-                self.detachFromDevice()
-            self._compiled.engine.close()
-        self._destroyed, self._compiled, self._dirty = True, None, False
+        if self._attached:
+            self.detachFromDevice()
+        self._compiled.engine.close()
+        self._compiled, self._dirty = None, False
         if self._training:
             wrapping.unwrap(self._user_model)
 
@@ -217,6 +223,8 @@ class PoplarExecutor(Inspection):
         # A half-built executor has nothing to release, and nobody could catch an error from here.
         with contextlib.suppress(Exception):
             self.destroy()
+            if self._training:
+                wrapping.unwrap(self._user_model)
 
     # Weights.
 
@@ -282,8 +290,8 @@ class PoplarExecutor(Inspection):
         """Use this optimizer from the next call on; changes to an optimizer apply when it is set again."""
         if not self._training:
             raise Error("setOptimizer was called on an inference model: it has no optimizer")
+        rule = self._update_rule(optimizer)
         if self._compiled is not None:
-            rule = self._update_rule(optimizer)
             changed_constants(self._compiled.update, rule)
             self._compiled.update = rule
             self._compiled.machine.set_update(rule)
@@ -338,19 +346,22 @@ class PoplarExecutor(Inspection):
         return module_repr(self._user_model)
 
 
-def _shallow(model: torch.nn.Module) -> torch.nn.Module:
-    """A module with the attributes and weights of the model, of the class that it had before it was wrapped."""
-    with wrapping.untouched():
-        return copy.copy(model)
-
-
 def _resolved(options: Options, training: bool) -> Options:
     """The options of one model: frozen, and with the output mode that Default stands for."""
     options._freeze()
-    if options.output_mode != OutputMode.Default:
+    options = options.clone()
+    if options.output_mode == OutputMode.Default:
+        options.outputMode(outputs.mode_of(options, training)[0])
+    options._freeze()
+    return options
+
+
+def _reduced(options: Options, rule: Any) -> Options:
+    """The options with the strategy of means that the optimizer's accumulators need."""
+    if not rule.running_mean or options.Training._reduction_strategy_set:
         return options
     options = options.clone()
-    options.outputMode(outputs.mode_of(options, training)[0])
+    options.Training.setMeanAccumulationAndReplicationReductionStrategy(MeanReductionStrategy.Running)
     options._freeze()
     return options
 
@@ -368,8 +379,8 @@ def _exchange_state(optimizer: Any, ready: compiling.Compiled, direction: str) -
 
 def inferenceModel(model: Model, options: Optional[Options] = None) -> PoplarExecutor:
     """An executor that runs the forward pass; its weights follow those of a training model of the same model."""
-    options = Options() if options is None else options
-    refusals.ACCUMULATED_INFERENCE(accumulation=options.Training.gradient_accumulation)
+    if isinstance(options, Options):
+        refusals.ACCUMULATED_INFERENCE(accumulation=options.Training.gradient_accumulation)
     return PoplarExecutor(_module(model), options, False, VERSION)
 
 
@@ -380,12 +391,12 @@ def trainingModel(model: Model, options: Optional[Options] = None, optimizer: Op
     if optimizer is None:
         trainable = [p for p in module.parameters() if p.requires_grad]
         # torch makes no optimizer of nothing; a group without weights updates none.
-        optimizer = torch.optim.SGD(trainable or [torch.nn.Parameter(torch.zeros(1))], lr=0.01)
+        optimizer = torch.optim.SGD([{"params": trainable}], lr=0.01)
     return PoplarExecutor(module, options, True, VERSION, optimizer)
 
 
 def _module(model: Model) -> torch.nn.Module:
     module = model._user_model if isinstance(model, PoplarExecutor) else model
     if not isinstance(module, torch.nn.Module):
-        raise Error(f"{type(model).__name__} was given: wrap a torch.nn.Module")
+        raise TypeError(f"{type(model).__name__} was given: wrap a torch.nn.Module")
     return module

@@ -16,37 +16,31 @@ from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
-KEPT = 1000
-"""How many runs are remembered."""
 
 
 class RunTimes:
-    """The moments of each run: begin, inputs on the device, computed, outputs on the host."""
+    """The moments of the last run: begin, inputs on the device, computed, outputs on the host."""
 
     def __init__(self) -> None:
-        self.runs: List[Tuple[Sequence[float], int, int]] = []
-        self.steps = 1
-        """How many micro-batches the last run had."""
+        self.last: Optional[Tuple[Sequence[float], int, int, int]] = None
 
     def add(self, times: Sequence[float], inputs: int, outputs: int, steps: int = 1) -> None:
-        """Remember one run; the oldest is forgotten when there are many."""
-        self.runs.append((times, inputs, outputs))
-        self.steps = steps
-        del self.runs[:-KEPT]
+        """Remember a run of so many micro-batches."""
+        self.last = times, inputs, outputs, steps
 
     def latency(self, first: int, last: int) -> Tuple[float, float, float]:
-        """The least, largest and mean seconds between two moments of a run."""
-        if not self.runs:
-            raise Error("Please run the model at least once before asking for its latency.")
-        durations = [times[last] - times[first] for times, _, _ in self.runs]
-        return min(durations), max(durations), sum(durations) / len(durations)
+        """The least, largest and mean seconds between two moments of the last run, whose micro-batches pass as one."""
+        if self.last is None:
+            return 0.0, 0.0, 0.0
+        duration = self.last[0][last] - self.last[0][first]
+        return duration, duration, duration
 
     def counters(self) -> Dict[str, List[List[float]]]:
         """For every input and output tensor a list with a moment for each micro-batch of the last run."""
-        times, inputs, outputs = self.runs[-1] if self.runs else ((), 0, 0)
+        times, inputs, outputs, steps = self.last or ((), 0, 0, 0)
 
         def moments(place: int, tensors: int) -> List[List[float]]:
-            return [[times[place]] * self.steps for _ in range(tensors)]
+            return [[times[place]] * steps for _ in range(tensors)] or [[]]
 
         return {
             "input": moments(0, inputs),
@@ -97,17 +91,17 @@ class Inspection:
 
     def getTensorNames(self) -> List[str]:
         """The names of the tensors that can be anchored."""
-        ready = self.compiled
+        ready = self._compiled
+        if ready is None:
+            raise AssertionError("Model must be compiled before calling getTensorNames")
         return list(compiling.tensor_names(ready.captured, ready.weights))
 
     def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
         """An anchored tensor of the last run, by the short name that anchorTensor gave it."""
-        ready = self.compiled
-        if short_name not in self._options.anchored_tensors:
-            raise Error(f"No tensor was anchored as {short_name}: use poptorch.Options().anchorTensor")
-        if short_name not in ready.anchored:
-            raise Error(f"{short_name} has no value yet: run the model first")
-        return ready.anchored[short_name]
+        anchored = {} if self._compiled is None else self._compiled.anchored
+        if short_name not in anchored:
+            raise AssertionError(f"No tensor with name {short_name} found: use Options.anchorTensor and run the model")
+        return anchored[short_name]
 
     def getPerfCounters(self) -> Dict[str, List[List[float]]]:
         """When each input and output of the last run was handed over, in seconds; all of a run are at once."""
@@ -132,7 +126,7 @@ class Inspection:
     def cycleCount(self) -> int:
         """The cycles of the last run, by the emulator's estimate; needs the option logCycleCount."""
         refusals.CYCLES_NOT_LOGGED(logged=self._options.log_cycle_count)
-        if self._compiled is None or not self._run_times.runs:
+        if self._compiled is None or self._run_times.last is None:
             raise Error("Please run the model at least once before obtaining cycle count.")
         return lowering.cycles(self._compiled, self._options)
 

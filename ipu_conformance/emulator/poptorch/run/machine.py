@@ -9,6 +9,7 @@ import torch
 
 from ipu_conformance.emulator.poptorch.compile.partition import Stage
 from ipu_conformance.emulator.poptorch.run import random_state
+from ipu_conformance.emulator.poptorch.run.loss_scaling import FixedScale
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -68,6 +69,7 @@ class TorchMachine:
         seed: int = 0,
         kept: Optional[FrozenSet[Tuple[int, int]]] = None,
         group_of: Optional[Mapping[str, Tuple[int, ...]]] = None,
+        scaling: Optional[FixedScale] = None,
     ) -> None:
         self.stages = list(stages)
         self.replica_weights = list(weights)
@@ -79,6 +81,7 @@ class TorchMachine:
         self.kept = kept
         """The slots whose outputs are returned, as (replica, micro-batch); None for all."""
         self.group_of = dict(group_of or {})
+        self.scaling = scaling or FixedScale()
         self.state: List[Dict[str, Tensors]] = [{} for _ in weights]
         self.watched_gradients: Dict[str, int] = {}
         """The leaf under which the gradients of a weight are kept as they are made."""
@@ -99,7 +102,7 @@ class TorchMachine:
     def set_update(self, update: Optional[Update]) -> None:
         """Use another optimizer from now on; it takes over the state."""
         self.update_rule = update
-        self.loss_scale = 1.0 if update is None else update.loss_scale
+        self.scaling.scale = 1.0 if update is None else update.loss_scale
         running = update is not None and update.running_mean
         replicas = len(self.replica_weights) if self.mean else 1
         shares = self.accumulation if self.mean else 1
@@ -115,10 +118,12 @@ class TorchMachine:
         self.inputs = inputs
         self.outputs = [[{} for _ in fed] for fed in inputs]
         self._iterations = [0 for _ in inputs]
+        self.scaling.begin(len(inputs))
         self.runs += 1
 
     def end(self) -> None:
         """Release the inputs and outputs of the run."""
+        self.scaling.end(self._iterations[0])
         self.inputs, self.outputs = (), []
 
     def forward(
@@ -173,26 +178,18 @@ class TorchMachine:
                 seeds.append(seed)
         if loss is not None and loss.requires_grad:
             roots.append(loss)
-            seeds.append(torch.full_like(loss, self.loss_scale))
+            seeds.append(torch.full_like(loss, self.scaling.at(self._iterations[replica])))
         if roots:
-            if self._separate_accumulators or self.watched_gradients:
-                self._accumulate(replica, stage, micro_batch, roots, seeds)
-            else:
+            with self.scaling.watching(replica, self._iterations[replica]):
                 torch.autograd.backward(roots, seeds)
+            if self._separate_accumulators or self.watched_gradients:
+                self._accumulate(replica, stage, micro_batch)
         return tuple(value.grad for value in received)
 
-    def _accumulate(
-        self,
-        replica: int,
-        stage: int,
-        micro_batch: int,
-        roots: Sequence[torch.Tensor],
-        seeds: Sequence[Optional[torch.Tensor]],
-    ) -> None:
+    def _accumulate(self, replica: int, stage: int, micro_batch: int) -> None:
         """Fold one micro-batch into accumulators of the optimizer's type, by its strategy."""
         weights, counts = self.replica_weights[replica], self._counts[replica]
         held = self._accumulators[replica]
-        torch.autograd.backward(roots, seeds)
         for name in self.stages[stage].weights:
             fresh = weights[name].grad if name in self.trainable else None
             if fresh is None:
@@ -259,7 +256,7 @@ class TorchMachine:
 
     def _sum(self, gradients: Sequence[Tensors], names: Sequence[str], divisor: float) -> List[torch.Tensor]:
         total = [gradients[0][name] for name in names]
-        divisor = divisor * self.loss_scale
+        divisor = divisor * self.scaling.at(self._iterations[0])
         if not total or (len(gradients) == 1 and divisor == 1.0):
             return total
         # Unscaled in float16, what loss scaling has saved would underflow after all.

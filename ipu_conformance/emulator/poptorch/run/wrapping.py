@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Protocol, T
 import torch
 
 from ipu_conformance.emulator.poptorch.options.enums import CommGroupType, VariableRetrievalMode
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 _EXECUTOR = "_poptorch_executor"
 _GROUPING = "_poptorch_replica_grouping"
@@ -190,7 +191,7 @@ def _model_class(original: Type[torch.nn.Module]) -> type:
         attributes = {"_poptorch_original": original, "__module__": original.__module__, "__doc__": original.__doc__}
         # The metaclass of the user's class, whatever it is, makes the subclass.
         _classes[original] = types.new_class(
-            original.__name__, (_Model, original), {}, lambda body: body.update(attributes)
+            f"Poptorch{original.__name__}", (_Model, original), {}, lambda body: body.update(attributes)
         )
     return _classes[original]
 
@@ -201,6 +202,14 @@ def trainer_of(model: torch.nn.Module) -> Optional[Any]:
     return None if reference is None else reference()
 
 
+def shallow(model: torch.nn.Module) -> torch.nn.Module:
+    """A module with the attributes and weights of the model, of the class that it had before it was wrapped."""
+    attributes = object.__getattribute__(model, "__dict__")
+    copied = empty(type(model)._poptorch_original if isinstance(model, _Model) else type(model))  # type: ignore[attr-defined]
+    copied.__dict__.update({name: value for name, value in attributes.items() if name != _EXECUTOR})
+    return copied
+
+
 def is_wrapped(model: torch.nn.Module) -> bool:
     """Whether a training model wraps this one."""
     return isinstance(model, _Model)
@@ -209,6 +218,8 @@ def is_wrapped(model: torch.nn.Module) -> bool:
 def wrap(model: torch.nn.Module, executor: Owner) -> None:
     """Change the classes of a model, its parameters and its buffers, so that ``executor`` hears of every touch."""
     reference = weakref.ref(executor)
+    for buffer in model.buffers():
+        refusals.BUFFER_TYPE(buffer=buffer, known=(torch.Tensor, IpuBuffer))
     for weight in _weights(model):
         parameter = isinstance(weight, torch.nn.Parameter)
         weight.__dict__.update({_EXECUTOR: reference, _ORIGINAL: type(weight)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -148,6 +148,54 @@ def test_batches_of_a_sampler_are_combined(poptorch: Any, torch: Any, mode: str)
         assert_batches(loader, range(13, 7, -1), range(7, 1, -1))
     finally:
         loader.terminate()
+
+
+def test_batches_of_a_sampler_are_collated_one_by_one(poptorch: Any, torch: Any) -> None:
+    """A collate function sees each batch of the sampler; what it makes of them is joined for a call of the model."""
+    sampler = torch.utils.data.BatchSampler(range(12), 3, drop_last=True)
+
+    def collate(batch: Any) -> Any:
+        samples = torch.stack([sample[0] for sample in batch])
+        return {"first": samples[:1], "sums": (samples.sum(), ["three"])}
+
+    loader = poptorch.DataLoader(_options(poptorch, d=2), numbers(12), batch_sampler=sampler, collate_fn=collate)
+
+    actual = [(part["first"].tolist(), part["sums"][0].tolist(), part["sums"][1]) for part in loader]
+    expected = [([0, 3], [3, 12], ["three", "three"]), ([6, 9], [21, 30], ["three", "three"])]
+    check.equal(actual=actual, expected=expected, what="the batches of two calls")
+
+
+def test_a_loader_that_loads_ahead_is_not_loaded_ahead_again(poptorch: Any) -> None:
+    """An accessor of a loader that has one already is refused."""
+    loader = poptorch.DataLoader(_options(poptorch), numbers(4), batch_size=2, mode=poptorch.DataLoaderMode.Async)
+    try:
+        with check.raises(poptorch.Error, match="already", what="an accessor of an asynchronous loader"):
+            poptorch.AsynchronousDataAccessor(loader)
+    finally:
+        loader.terminate()
+
+
+def test_processes_do_not_share_what_has_no_size(poptorch: Any) -> None:
+    """Without a batch size the data of several processes cannot be dealt out."""
+    options = _options(poptorch)
+    options.Distributed.configureProcessId(0, 2)
+
+    with check.raises(AssertionError, match="batch_size=None", what="batch_size=None in two processes"):
+        poptorch.DataLoader(options, numbers(4), batch_size=None)
+
+
+def test_a_rest_is_announced(poptorch: Any, said: Callable[[], str]) -> None:
+    """A loader that keeps a smaller last batch says so when it is made."""
+    poptorch.DataLoader(_options(poptorch, d=2), numbers(14), batch_size=3, drop_last=False)
+
+    check.contains(actual=said(), expected="not divisible", what="what is said of 14 samples in batches of 6")
+
+
+def test_a_stream_that_workers_repeat_is_announced(poptorch: Any, said: Callable[[], str]) -> None:
+    """Workers of a stream that nobody tells apart each give all of it."""
+    poptorch.DataLoader(_options(poptorch), stream(6), num_workers=3)
+
+    check.contains(actual=said(), expected="worker_init_fn", what="what is said of a stream with three workers")
 
 
 def test_a_rest_of_a_sampler_is_kept_on_request(poptorch: Any, torch: Any) -> None:

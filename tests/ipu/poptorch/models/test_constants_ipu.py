@@ -47,8 +47,8 @@ def test_a_constant_is_an_index(poptorch: Any, torch: Any) -> None:
 
 
 def test_a_tensor_that_is_no_buffer_is_a_constant(poptorch: Any, torch: Any) -> None:
-    """A tensor that a model merely holds keeps on the device the value that it had when the model was compiled."""
-    model = as_model(lambda model, x: x * model.held, held=torch.tensor([2.0, 3.0]))
+    """A tensor that a model merely holds keeps on the device the value that it had when it was moved there."""
+    model = as_model(lambda model, x: x * model.held.to("ipu"), held=torch.tensor([2.0, 3.0]))
     inference = poptorch.inferenceModel(model)
     inference.compile(torch.ones(1, 2))
     model.held = torch.tensor([5.0, 7.0])

@@ -55,7 +55,6 @@ AFTER_DESTROY = {
     "copyWeightsToHost": lambda executor: executor.copyWeightsToHost(),
     "copyWeightsToDevice": lambda executor: executor.copyWeightsToDevice(),
     "rng_state": lambda executor: executor.rng_state,
-    "getTensorNames": lambda executor: executor.getTensorNames(),
     "attachToDevice": lambda executor: executor.attachToDevice(),
 }
 

