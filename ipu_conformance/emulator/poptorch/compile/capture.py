@@ -334,7 +334,7 @@ def changed_in_place(captured: Captured) -> Tuple[Tuple[str, ...], FrozenSet[int
     weights: Dict[str, None] = {}
     inputs = set()
     for node in captured.module.graph.nodes:
-        for value in _written(node) if node.op == "call_function" else ():
+        for value in written(node) if node.op == "call_function" else ():
             origin = _origin(value)
             if origin is not None and origin.name in captured.weights:
                 weights[captured.weights[origin.name]] = None
@@ -343,7 +343,7 @@ def changed_in_place(captured: Captured) -> Tuple[Tuple[str, ...], FrozenSet[int
     return tuple(weights), frozenset(inputs)
 
 
-def _written(node: Node) -> List[Any]:
+def written(node: Node) -> List[Any]:
     """The arguments that an operation writes into."""
     if node.target in _STATISTICS:
         places, flag = _STATISTICS[node.target]

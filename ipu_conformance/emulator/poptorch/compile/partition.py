@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from ipu_conformance.emulator.poptorch.compile.capture import Captured
+from ipu_conformance.emulator.poptorch.compile.capture import Captured, written
 from ipu_conformance.emulator.poptorch.run import random_state
 from ipu_conformance.emulator.poptorch.run.half import WITHOUT_HALF, Widened
 
@@ -34,6 +34,8 @@ class Stage:
     """Whether the loss is made here; it is then the last value that ``run`` gives."""
     random: bool
     """Whether the stage draws random numbers."""
+    writes: bool
+    """Whether an operation of the stage writes into a tensor."""
     nodes: Tuple[Node, ...]
 
 
@@ -141,6 +143,7 @@ def _build(
         outputs=tuple(makes),
         loss=has_loss,
         random=any(is_random(node) for node in stage_nodes),
+        writes=any(written(node) for node in stage_nodes),
         nodes=tuple(stage_nodes),
     )
 

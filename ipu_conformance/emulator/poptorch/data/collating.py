@@ -32,13 +32,14 @@ class CollateEach:
 
 def joined(parts: Sequence[Any]) -> Any:
     """Collated batches one after the other: tensors along dimension 0, containers by what they hold."""
-    first = parts[0]
+    first: Any = parts[0]
     if len(parts) == 1:
         return first
     if isinstance(first, torch.Tensor):
         return torch.cat(list(parts)) if first.dim() else torch.stack(list(parts))
     if isinstance(first, Mapping):
-        return type(first)({key: joined([part[key] for part in parts]) for key in first})
+        kind: Any = type(first)
+        return kind({key: joined([part[key] for part in parts]) for key in first})
     if isinstance(first, (list, tuple)):
         if all(isinstance(item, (str, bytes)) for item in first):
             return type(first)(item for part in parts for item in part)

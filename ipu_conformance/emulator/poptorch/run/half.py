@@ -9,7 +9,9 @@ from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
 
-WITHOUT_HALF = frozenset({aten.avg_pool3d.default, aten.multi_margin_loss.default})
+WITHOUT_HALF = frozenset({
+    aten.avg_pool3d.default, aten.multi_margin_loss.default, aten.multilabel_margin_loss.default, aten.cdist.default,
+})  # fmt: skip
 """The operations without a kernel for float16 that a device has."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
@@ -162,7 +163,9 @@ class TorchMachine:
         inputs = self.inputs[replica][micro_batch]
         if program.random:
             random_state.slot.seed = random_state.slot_seed(self.seed, self.runs, replica, micro_batch)
-        with torch.set_grad_enabled(keep):
+        # A value that is written over later is what it was where the gradient needs it: a device has it by value.
+        by_value = torch.autograd.graph.saved_tensors_hooks(torch.Tensor.clone, _as_it_is)
+        with torch.set_grad_enabled(keep), by_value if keep and program.writes else contextlib.nullcontext():
             return program.run(
                 *[weights[name] for name in program.weights], *[inputs[index] for index in program.inputs], *received
             )
@@ -326,6 +329,10 @@ class TorchMachine:
             for name, value in weights.items():
                 weight = self.replica_weights[replica][name]
                 weight.copy_(torch.as_tensor(value, dtype=weight.dtype))
+
+
+def _as_it_is(value: torch.Tensor) -> torch.Tensor:
+    return value
 
 
 def _leaves(values: Sequence[torch.Tensor], keep: bool) -> Tuple[torch.Tensor, ...]:

@@ -11,7 +11,7 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
-from ..on_device import as_model, infer
+from ..on_device import as_model, gradient, infer
 
 
 def flexible() -> Any:
@@ -256,3 +256,29 @@ def test_an_input_takes_what_is_computed_from_weights(poptorch: Any, torch: Any)
     assert_same(y, torch.tensor([[2.0, -8.0]]), "the input that was written into")
     # The gradient of (x w)^2 is 2 x^2 w.
     assert_same(model.weight, torch.tensor([2.0 - 0.125 * 4, -4.0 + 0.125 * 32]), "the weight after one step")
+
+
+def _over_input(poptorch: Any, model: Any, x: Any) -> Any:
+    """The input is the product from here on: the gradient is what it was, 2 and -3."""
+    x.copy_(x * model.weight)
+    return poptorch.identity_loss(x, "sum")
+
+
+def _over_result(poptorch: Any, model: Any, x: Any) -> Any:
+    """The square of the product is taken before it is written over: the gradient is 2 x (x w) + 5 x."""
+    product = x * model.weight
+    square = product * product
+    product.mul_(5)
+    return poptorch.identity_loss(square + product, "sum")
+
+
+@pytest.mark.parametrize(
+    ("forward", "slope"), [(_over_input, [2.0, -3.0]), (_over_result, [18.0, 21.0])], ids=["input", "result"]
+)
+def test_what_is_written_over_has_had_its_gradient(poptorch: Any, torch: Any, forward: Any, slope: Any) -> None:
+    """A gradient is made of the values that the operation saw, whatever is written into them later."""
+    x, weight = torch.tensor([[2.0, -3.0]]), torch.tensor([1.0, 2.0])
+
+    actual = gradient(poptorch, lambda model, x: forward(poptorch, model, x), weight, x)
+
+    assert_same(actual, torch.tensor(slope), "the gradient")

@@ -22,7 +22,6 @@ WRONG: Dict[str, Tuple[Any, Callable[[Any, Any], Any]]] = {
     "dynamic_slice": ("Error", lambda poptorch, x: poptorch.dynamic_slice(3, 0, x, 1, 1)),
     "dynamic_update": ("Error", lambda poptorch, x: poptorch.dynamic_update(x, 3, 0, x, 1)),
     "ctc_beam_search_decoder": ("Error", lambda poptorch, x: poptorch.ctc_beam_search_decoder(x, 3)),
-    "BeginBlock": ("Error", lambda poptorch, x: poptorch.BeginBlock(3)),
     "recomputationCheckpoint": (ValueError, lambda poptorch, x: poptorch.recomputationCheckpoint(x, 3)),
     "for_loop": (ValueError, lambda poptorch, x: poptorch.for_loop(2, lambda value: value, (x,))),
     "for_loop-item": (ValueError, lambda poptorch, x: poptorch.for_loop(2, lambda value: value, [3])),
@@ -60,6 +59,7 @@ def test_checkpoints_keep_their_container(poptorch: Any, torch: Any) -> None:
     check.equal(actual=kinds, expected=[list, tuple, tuple, "tensor"], what="the list of containers")
 
 
+@pytest.mark.emulator
 def test_attributes_may_be_dictionaries(poptorch: Any, torch: Any) -> None:
     """What tells the outliner about a layer is a dictionary of its own."""
 

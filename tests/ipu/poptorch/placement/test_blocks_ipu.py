@@ -285,5 +285,5 @@ def test_ids_are_strings_and_ipus_are_numbers(poptorch: Any, torch: Any, how: st
 @pytest.mark.parametrize("wrong", [None, 3, "layer"], ids=repr)
 def test_begin_block_needs_something_to_call(poptorch: Any, wrong: Any) -> None:
     """What cannot be called cannot begin a block."""
-    with check.raises(AssertionError, what=f"BeginBlock({wrong!r})"):
+    with check.raises(poptorch.Error, what=f"BeginBlock({wrong!r})"):
         poptorch.BeginBlock(wrong, ipu_id=0)

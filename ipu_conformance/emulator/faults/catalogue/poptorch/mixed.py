@@ -95,6 +95,8 @@ for _fault in (
           "nothing is said of outputs that never were on the device", always(None)),
     Fault("rest-unannounced", "streams", "poptorch.data.dataloader:DataLoader._warn",
           "nothing is said of a smaller last batch, or of a stream that workers repeat", always(None)),
+    Fault("gradients-of-what-was-written-over", "numerics", "poptorch.run.machine:_as_it_is",
+          "a gradient is made of values that are not those that the operation saw", result(lambda value: value + 1)),
     Fault("latency-made-up", "streams", "poptorch.run.inspection:RunTimes.latency",
           "a model that never ran has latencies", result(always((1.0, 2.0, 1.5)))),
 ):  # fmt: skip
