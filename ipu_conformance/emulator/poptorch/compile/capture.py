@@ -103,6 +103,13 @@ def is_capturing() -> bool:
     return bool(_collectors)
 
 
+class _Host:
+    """The leaves of an output that are tensors of the host; the tracer puts back what forward changes in containers."""
+
+    def __init__(self) -> None:
+        self.leaves: Dict[int, torch.Tensor] = {}
+
+
 class _Call(torch.nn.Module):
     """One call with its non-tensor arguments fixed: tensors in, the model's output and the losses found out."""
 
@@ -110,6 +117,7 @@ class _Call(torch.nn.Module):
         super().__init__()
         self.model = model
         self._rebuild = rebuild
+        self.host = _Host()
 
     def forward(self, *tensors: torch.Tensor) -> Tuple[Any, List[torch.Tensor]]:
         args, kwargs = self._rebuild(tensors)
@@ -120,17 +128,22 @@ class _Call(torch.nn.Module):
             with blocks.new_forward(), collector:
                 output = self.model(*args, **kwargs)
                 know_containers(output)
-                self._warn_of_host(output)
+                self.host.leaves.update(_host_leaves(output))
+                self._warn_of_host()
         finally:
             _collectors.pop()
         _check_held(before, _held(self.model))
         return output, collector.losses
 
-    @staticmethod
-    def _warn_of_host(output: Any) -> None:
-        for leaf in pytree.tree_leaves(output):
-            if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
-                warnings.warn(f"Output expected to be on the IPU but is on {leaf.device.type}", stacklevel=1)
+    def _warn_of_host(self) -> None:
+        for leaf in self.host.leaves.values():
+            warnings.warn(f"Output expected to be on the IPU but is on {leaf.device.type}", stacklevel=1)
+
+
+def _host_leaves(output: Any) -> Iterator[Tuple[int, torch.Tensor]]:
+    for number, leaf in enumerate(pytree.tree_leaves(output)):
+        if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
+            yield number, leaf
 
 
 def _held(model: torch.nn.Module) -> Dict[str, Tuple[str, torch.Tensor]]:
@@ -209,7 +222,7 @@ def capture(
             raise _refusal(error, excludes) from error
     _check_shapes(module, excludes)
     no_grad.dissolve(module)
-    return _describe(module, structure, model)
+    return _describe(module, structure, model, call.host.leaves)
 
 
 def _standing_in(model: torch.nn.Module, weights: Optional[Mapping[str, torch.Tensor]]) -> ContextManager[Any]:
@@ -228,11 +241,18 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"torch(\.|$)")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             yield
     finally:
         logger.setLevel(level)
+    for warning in caught:
+        if not warning.filename.startswith(_OF_THE_TRACER):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+_OF_THE_TRACER = (f"{Path(torch.__file__).parent}/", contextlib.__file__)
+"""Where the tracer's warnings come from: torch, or the scopes that it enters."""
 
 
 _TRACER = tuple(f"{Path(torch.__file__).parent}/{part}" for part in ("_", "fx/", "export/", "utils/_", "library.py"))
@@ -274,7 +294,9 @@ def _refusal(error: Exception, excludes: Sequence[str]) -> Error:
     return Error(f"The model cannot be compiled{where}: {reason}")
 
 
-def _describe(module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Module) -> Captured:
+def _describe(
+    module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Module, host: Mapping[int, torch.Tensor]
+) -> Captured:
     names: Dict[int, str] = {}
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         names.setdefault(id(tensor), name)
@@ -292,10 +314,10 @@ def _describe(module: GraphModule, out_spec: pytree.TreeSpec, model: torch.nn.Mo
             flat = pytree.tree_leaves(node.args[0])
     output_spec = out_spec.child(0) if hasattr(out_spec, "child") else out_spec.children_specs[0]
     count = output_spec.num_leaves
-    outputs = tuple(leaf if isinstance(leaf, Node) else None for leaf in flat[:count])
-    constants = {index: leaf for index, leaf in enumerate(flat[:count]) if not isinstance(leaf, Node)}
+    made = [leaf if isinstance(leaf, Node) and index not in host else None for index, leaf in enumerate(flat[:count])]
+    constants = {index: host.get(index, leaf) for index, leaf in enumerate(flat[:count]) if made[index] is None}
     losses = list(dict.fromkeys(leaf for leaf in flat[count:] if isinstance(leaf, Node)))
-    return Captured(module, tuple(inputs), weights, outputs, constants, output_spec, _independent(losses))
+    return Captured(module, tuple(inputs), weights, tuple(made), constants, output_spec, _independent(losses))
 
 
 def _weight_name(target: str, model: torch.nn.Module, names: Mapping[int, str]) -> Optional[str]:

@@ -40,7 +40,7 @@ def values_unknown() -> Iterator[None]:
         yield
 
 
-_place_of = FakeTensor.device.fget  # type: ignore[attr-defined]
+_place_of = FakeTensor.device.fget
 
 
 def _device_of(tensor: FakeTensor) -> torch.device:

@@ -88,10 +88,11 @@ def test_tensors_know_where_they_are(poptorch: Any, torch: Any) -> None:
 
 
 def test_an_output_of_the_host_comes_back_with_a_warning(poptorch: Any, torch: Any, said: Callable[[], str]) -> None:
-    """A tensor that never was on the device is returned as it is."""
+    """A tensor that never was on the device is returned as it is, once, however many micro-batches there are."""
     held = torch.tensor([4.0, 5.0])
+    options = poptorch.Options().deviceIterations(3)
 
-    _, constant = infer(poptorch, lambda model, x: (x + 1, held), torch.ones(2))
+    _, constant = infer(poptorch, lambda model, x: (x + 1, held), torch.ones(6), options=options)
 
     assert_same(constant, held, "the tensor of the host")
     check.contains(actual=said(), expected="expected to be on the IPU", what="what is said of the output")

@@ -108,6 +108,16 @@ def test_an_optimizer_is_refused_when_the_model_is_wrapped(poptorch: Any, torch:
     poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
 
 
+@pytest.mark.parametrize("wrapped", [True, False], ids=["train", "eval"])
+def test_a_model_keeps_the_mode_that_it_was_wrapped_in(poptorch: Any, torch: Any, wrapped: bool) -> None:
+    """Setting the user's model to the other mode later, before it is compiled, does not change the wrapped one."""
+    model = as_model(lambda model, x: x * (2 if model.training else 3)).train(wrapped)
+    inference = poptorch.inferenceModel(model)
+    model.train(not wrapped)
+
+    exact.assert_same(inference(torch.ones(2)), torch.full((2,), 2.0 if wrapped else 3.0), "the output")
+
+
 def test_destroying_before_compiling_does_nothing(poptorch: Any) -> None:
     """A model that was never compiled stays wrapped."""
     trainer, model = exact.trainer(poptorch)

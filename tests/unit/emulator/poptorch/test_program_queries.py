@@ -100,7 +100,7 @@ def test_only_parsers_for_classes_are_registered() -> None:
     """The class and the parser are checked."""
     with pytest.raises(AssertionError, match="a parser is registered for a class"):
         arguments.registerCustomArgParser(3, BoxParser("!"))  # type: ignore[arg-type]
-    with pytest.raises(AssertionError, match="ICustomArgParser"):
+    with pytest.raises(Error, match="ICustomArgParser"):
         arguments.registerCustomArgParser(Box, object())  # type: ignore[arg-type]
 
 

@@ -78,6 +78,15 @@ def _skipping(original: Original) -> Iterator[None]:
         hook()
 
 
+@patch("wrapped-model-follows-the-mode", "weights", "poptorch.run.executor:PoplarExecutor._make_ready",
+       "a wrapped model takes over what is set on the user's model later")  # fmt: skip
+def _following(original: Original, executor: Any, call: Any) -> None:
+    from ipu_conformance.emulator.poptorch.run import wrapping
+
+    executor._plain = wrapping.shallow(executor._user_model)
+    original(executor, call)
+
+
 @patch("destroy-unwraps-too-early", "weights", "poptorch.run.executor:PoplarExecutor.destroy",
        "destroying a model that was never compiled unwraps it")  # fmt: skip
 def _early(original: Original, executor: Any) -> None:
