@@ -254,7 +254,7 @@ def _single(original: Original, slot_outputs: Any) -> Any:
 def _scaled(original: Original, executor: Any, ready: Any) -> Any:
     from torch.utils import _pytree
 
-    scale = ready.machine.loss_scale
+    scale = ready.machine.scaling.scale
     return _pytree.tree_map(lambda leaf: leaf * scale if scale != 1 else leaf, original(executor, ready))
 
 
@@ -286,8 +286,9 @@ for _fault in (
           "a call has one moment however many micro-batches it has", argument("steps", always(1))),
     Fault("compilation-takes-no-time", "ir", "poptorch.run.inspection:Inspection.compilationTime",
           "compiling takes no time, even before it happens", result(always(timedelta()))),
-    Fault("evaluation-mode-ignored", "plan", "poptorch.run.executor:_shallow",
-          "a model in evaluation mode is compiled as if it were trained", result(lambda model: model.train())),
+    Fault("evaluation-mode-ignored", "plan", f"{EXECUTOR}._make_ready",
+          "a model in evaluation mode is compiled as if it were trained",
+          lambda original, executor, call: (executor._plain.train(), original(executor, call))[1]),
     Fault("trace-durations-doubled", "plan", "core.trace:chrome", "every slot of the file takes twice as long",
           result(lambda file: {**file, "traceEvents": [
               {**event, "dur": 2 * event["dur"]} if "dur" in event else event for event in file["traceEvents"]]})),
