@@ -101,9 +101,10 @@ def stage_order(graph: Graph) -> List[str]:
 def copies(graph: Graph) -> List[str]:
     """A tensor that passes from one IPU to another passes through an IpuCopy, and no copy stands where none is needed.
 
-    A copy may be placed on the IPU it copies from, on the one it copies to, or on neither.
+    A copy may be placed on the IPU it copies from, on the one it copies to, or on neither. Where it names both ends, what
+    it reads is on the one, and what reads it on the other.
     """
-    sentences = []
+    sentences = _wrong_ends(graph)
     ends: Dict[int, Set[int]] = {id(op): {op.ipu} for op in graph.ops if op.type == COPY and op.ipu is not None}
     for source, target, tensor in _edges(graph):
         for copy, other in ((source, target), (target, source)):
@@ -117,6 +118,25 @@ def copies(graph: Graph) -> List[str]:
         if op.type == COPY and len(ends.get(id(op), ())) == 1:
             sentences.append(f"{op} copies between no IPUs: all around it is on IPU {ends[id(op)].pop()}")
     return sentences
+
+
+def _wrong_ends(graph: Graph) -> List[str]:
+    """What the copies that name their ends say of them, where the ops around them are elsewhere."""
+    stated = {id(op): _ends(op) for op in graph.ops if op.type == COPY}
+    sentences = []
+    for source, target, tensor in _edges(graph):
+        here, there = stated.get(id(source)), stated.get(id(target))
+        home = source.ipu if source.type != COPY else here and here[1]
+        reader = target.ipu if target.type != COPY else there and there[0]
+        if COPY in (source.type, target.type) and None not in (home, reader) and home != reader:
+            sentences.append(f"{tensor!r} is on IPU {home} behind {source}, and {target} reads it on IPU {reader}")
+    return sentences
+
+
+def _ends(copy: Op) -> Optional[Tuple[int, int]]:
+    """The IPUs that a copy says it copies from and to; None where it does not name one of each."""
+    words = [str(copy.attributes.get(name, "")).strip("{ }") for name in ("__sourceIpus", "__destIpu")]
+    return (int(words[0]), int(words[1])) if all(word.isdigit() for word in words) else None
 
 
 def all_reduce(graph: Graph, replicas: int) -> List[str]:

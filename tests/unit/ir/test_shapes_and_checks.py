@@ -203,6 +203,23 @@ def test_a_missing_or_needless_copy_is_told():
     assert checks.copies(moved(networks.convnet(), "copy1", ipu=None)) == []
 
 
+def test_a_copy_that_names_other_ends_is_told():
+    """What an IpuCopy says of its ends fits the ops around it."""
+    ends = {"right": ("{0}", 1), "source": ("{2}", 1), "destination": ("{0}", 3)}
+    told = {
+        name: checks.copies(
+            moved(networks.convnet(), "copy1", attributes={"__sourceIpus": source, "__destIpu": destination})
+        )
+        for name, (source, destination) in ends.items()
+    }
+
+    assert told == {
+        "right": [],
+        "source": ["'p1' is on IPU 0 behind MaxPool 'pool1', and IpuCopy 'copy1' reads it on IPU 2"],
+        "destination": ["'p1_copy' is on IPU 3 behind IpuCopy 'copy1', and Conv 'conv2' reads it on IPU 1"],
+    }
+
+
 def test_a_gradient_that_is_not_all_reduced_is_told():
     """With replicas every gradient passes an all-reduce; with one replica none does."""
     assert checks.all_reduce(networks.training(reduced=False), 2) == [

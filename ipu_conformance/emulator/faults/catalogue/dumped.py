@@ -140,6 +140,8 @@ POPART: Tuple[Row, ...] = (
     ("wrong-gradient", "a sum of gradients takes one for all",
      changed(lambda op: op.type == "Sum" and op.name.startswith("GradSum"), _of_one_edge)),
     ("copy-lost", "the last copy between IPUs is missing", lost(of_type("IpuCopy"))),
+    ("copy-elsewhere", "the last copy names another IPU than the one that reads it",
+     changed(of_type("IpuCopy"), attribute("__destIpu", lambda ipu: int(ipu) + 1))),
 )  # fmt: skip
 """The rows of programs that are lowered to the PopART IR."""
 

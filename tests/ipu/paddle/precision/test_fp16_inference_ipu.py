@@ -71,3 +71,16 @@ def test_float16_inputs_are_taken(paddle: Any, static: Any, tmp_path: Path) -> N
     out = predict(paddle, tmp_path, samples(SIZE).astype(np.float16), 1, SIZE)
 
     check.identical(actual=out, expected=specified(samples(SIZE)), what="the output")
+
+
+def test_integers_stay_integers(paddle: Any, static: Any, tmp_path: Path) -> None:
+    """Inputs and outputs that are no floating-point numbers keep their type and every bit."""
+    numbers = static.data("x", [-1, 2], "int32")
+    weight = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+    outputs = [numbers + 1, paddle.cast(numbers, "float32") * 0.0 + weight]
+    path = save_model(paddle, tmp_path, [numbers], outputs)
+    config = predictor_config(paddle, path, 1, SIZE, ipu_enable_fp16=True)
+    x = np.array([[2049, -4097], [65537, 7], [2**24 + 1, -(2**24) - 3], [0, 2**30 + 5]], np.int32)
+    out = predicted(paddle.inference.create_predictor(config), x)
+
+    check.identical(actual=out, expected=x + np.int32(1), what="the input and one")

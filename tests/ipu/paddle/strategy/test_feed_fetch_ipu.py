@@ -220,11 +220,12 @@ def test_a_run_may_fetch_less_and_in_another_order(paddle: Any, static: Any, nam
 
 @pytest.mark.emulator
 def test_what_was_not_compiled_cannot_be_fetched(paddle: Any, static: Any) -> None:
-    """A run fetches only what compile was given."""
+    """A run fetches only what compile was given, in whatever place of the list the rest stands."""
     compiled = device(paddle, counts())
-
-    with check.raises(ValueError, match="was not compiled into the program", what="the fetch of a weight"):
-        compiled.executor.run(compiled.program, feed={"x": exact.samples(5)}, fetch_list=["w0"])
+    out, loss = (variable.name for variable in compiled.fetches)
+    for fetches in (["w0"], [out, "w0"], [out, loss, "w0"]):
+        with check.raises(ValueError, match="was not compiled into the program", what=f"the fetches {fetches}"):
+            compiled.executor.run(compiled.program, feed={"x": exact.samples(5)}, fetch_list=fetches)
 
 
 def test_tensors_come_back_without_return_numpy(paddle: Any, static: Any) -> None:
@@ -249,6 +250,19 @@ def test_a_feed_may_be_a_tensor_or_a_list(paddle: Any, static: Any) -> None:
     tensor.set(x, paddle.CPUPlace())
     for fed in (tensor, x.tolist()):
         check.identical(actual=compiled.run(fed)[0], expected=compiled.run(x)[0], what="the output")
+
+
+def test_a_feed_may_be_a_list_of_one_dictionary(paddle: Any, static: Any) -> None:
+    """A list or tuple of one feed is that feed, and one of two is refused."""
+    compiled = device(paddle, counts(2))
+    x = exact.samples(10)
+    feeds = {"x": x}
+    for fed in ([feeds], (feeds,)):
+        out = compiled.executor.run(compiled.program, feed=fed, fetch_list=compiled.fetches[:1])[0]
+        check.identical(actual=out, expected=compiled.run(x)[0], what="the output")
+
+    with check.raises(TypeError, match="feed requires dict", what="a list of two feeds"):
+        compiled.executor.run(compiled.program, feed=[feeds, feeds], fetch_list=compiled.fetches[:1])
 
 
 def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> None:

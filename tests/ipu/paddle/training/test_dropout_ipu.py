@@ -83,3 +83,15 @@ def test_dropouts_of_one_program_are_independent(paddle: Any, static: Any, confi
     outputs = np.stack([[np.reshape(value, (-1, POSITIONS)) for value in device.run(ones)] for _ in range(runs)])
 
     check.dropout_masks(masks=outputs != 0, rate=HALF, axes=("run", "dropout", "slot"), what="dropout")
+
+
+def test_no_run_and_no_dropout_repeats_a_mask(paddle: Any, static: Any) -> None:
+    """Each of four dropouts drops by itself in each of 17 runs."""
+    places, runs = 4, 17
+    x = static.data("x", [None, POSITIONS], "float32")
+    values = [paddle.nn.functional.dropout(x, HALF) for _ in range(places)]
+    device = Device(paddle, values, exact.strategy(paddle, training=False, random_seed=7))
+    ones = np.ones((1, POSITIONS), np.float32)
+    outputs = np.stack([np.concatenate(device.run(ones)) for _ in range(runs)])
+
+    check.dropout_masks(masks=outputs != 0, rate=HALF, axes=("run", "dropout"), what="dropout")

@@ -52,6 +52,21 @@ def test_l1_decay_is_refused(paddle: Any) -> None:
         trained(paddle, lambda paddle: paddle.regularizer.L1Decay(0.25))
 
 
+def test_l1_decay_of_the_third_weight_is_refused(paddle: Any, static: Any) -> None:
+    """L1 decay is refused wherever it stands, behind weights with L2 decay too."""
+    regularizers = (paddle.regularizer.L2Decay, paddle.regularizer.L2Decay, paddle.regularizer.L1Decay)
+    value = static.data("x", [None, 2], "float32")
+    for number, regularizer in enumerate(regularizers):
+        attribute = paddle.ParamAttr(f"w{number}", regularizer=regularizer(0.25))
+        value = value * static.create_parameter([2], "float32", attr=attribute)
+    loss = paddle.sum(value)
+    paddle.optimizer.SGD(RATE).minimize(loss)
+    started(paddle)
+
+    with check.raises(Exception, match=r"(?i)unimplemented", what="L1 decay of the third weight"):
+        compiled(paddle, [loss], size=1, training=True)
+
+
 def test_lamb_spares_the_weights_that_are_excluded(paddle: Any, static: Any) -> None:
     """A weight that is excluded from Lamb's decay moves as without decay, and its neighbour as with it."""
 

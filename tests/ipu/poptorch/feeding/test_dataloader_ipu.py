@@ -87,6 +87,15 @@ def test_shuffling_permutes_the_samples(poptorch: Any) -> None:
     check.differs(actual=passes[1], other=passes[0], what="the order of the second pass")
 
 
+def test_a_seed_alone_shuffles_nothing(poptorch: Any) -> None:
+    """Without shuffle=True every process has its samples in the order of the dataset, whatever the seed."""
+    for rank in range(3):
+        options = _process(poptorch, rank, 3).randomSeed(11)
+        loader = poptorch.DataLoader(options, numbers(36), batch_size=3)
+
+        assert_batches(loader, *(range(first, first + 6) for first in (12 * rank, 12 * rank + 6)))
+
+
 def test_the_random_seed_sets_the_shuffled_order(poptorch: Any) -> None:
     """Two programs with the same Options.randomSeed shuffle alike, and one with another does not."""
 

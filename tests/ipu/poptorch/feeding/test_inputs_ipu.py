@@ -119,6 +119,19 @@ def test_too_many_arguments_are_refused(poptorch: Any, torch: Any) -> None:
         poptorch.inferenceModel(torch.nn.Linear(2, 3))(x, x)
 
 
+def test_an_argument_by_name_has_no_position(poptorch: Any, torch: Any) -> None:
+    """What forward takes by name alone counts for no position."""
+    x = exact.samples(2)
+
+    class Product(torch.nn.Module):
+        def forward(self, x: Any, *, y: Any) -> Any:
+            return x * y
+
+    assert_same(poptorch.inferenceModel(Product())(x, y=x + 1), x * (x + 1), "the output")
+    with check.raises(AssertionError, match="Too many arguments", what="a position for an argument by name"):
+        poptorch.inferenceModel(Product())(x, x)
+
+
 def test_a_missing_argument_is_refused(poptorch: Any) -> None:
     """An argument without a default must be given."""
     with check.raises(poptorch.Error, match="missing", what="a call without x"):
