@@ -68,8 +68,8 @@ def dropout_masks(
     """Masks drop at ``rate`` and are independent along every one of ``axes`` and between positions.
 
     ``masks`` (True is kept) has one leading axis for each name in ``axes``, such as "replica", "step" or "seed"; the
-    others are positions. Every pair of masks is compared, each mask with itself shifted by ``lags``, and each
-    position over all masks.
+    others are positions. Every pair of masks is compared, each mask with itself shifted by ``lags``, by a row (a
+    sample) and by half of itself, and each position over all masks.
     """
     __tracebackhide__ = True
     kept = np.asarray(masks).astype(bool)
@@ -82,17 +82,21 @@ def dropout_masks(
     ]
     if named[0][1].size == 0:
         raise CheckMisuseError(f"{what} has masks of no positions, so that the check could not fail")
+    size = named[0][1].size
+    shifts = sorted({*lags, *(lag for lag in (kept.shape[-1], size // 2) if 0 < lag <= size // 2)})
     comparisons = [
         *_rates(named, rate),
         *_pairs(named, rate),
-        *_shifts(named, rate, lags),
+        *_shifts(named, rate, shifts),
         *_positions(named, rate),
     ]
     total = sum(comparison.stands_for for comparison in comparisons)
     level = false_alarm_rate / total
     _require_power(named[0][1].size, rate, level, what)
     # One fault shows in several comparisons; the least likely of them is the nearest to its cause.
-    chances = [binomial_two_sided(each.hits, each.trials, each.probability) for each in comparisons]
+    counts = [(each.hits, each.trials, each.probability) for each in comparisons]
+    chance_of = {count: binomial_two_sided(*count) for count in set(counts)}
+    chances = [chance_of[count] for count in counts]
     least = min(range(len(chances)), key=chances.__getitem__)
     if chances[least] < level:
         sentence, hits, trials, probability, _ = comparisons[least]

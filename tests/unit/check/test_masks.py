@@ -57,8 +57,8 @@ class TestMasks:
 
         assert sentence(values) == (
             "drop1 is the same on (replica 0, step 0) and (replica 1, step 0), by equal positions: 500 of 500, "
-            "250 expected, a chance of 6.1e-151, allowed 8.7e-10 (exact binomial test, false-alarm rate 1e-06 over "
-            "1151 comparisons)."
+            "250 expected, a chance of 6.1e-151, allowed 8.6e-10 (exact binomial test, false-alarm rate 1e-06 over "
+            "1163 comparisons)."
         )
 
     def test_equal_masks_on_two_steps_are_called_the_same(self):
@@ -107,6 +107,24 @@ class TestMasks:
         message = sentence(twice, axes=("step",))
 
         assert message.startswith(f"drop1 is not independent between positions {lag} apart on (step 0), by equal pairs")
+
+    def test_samples_that_share_a_mask_are_seen(self):
+        """One row of random numbers for all samples of a micro-batch is not independent from row to row."""
+        values = np.repeat(np.random.default_rng(3).random((2, 1, 60)) >= 0.5, 5, axis=1)
+        values[1] = np.random.default_rng(4).random((5, 60)) >= 0.5
+
+        assert sentence(values, axes=("step",)).startswith(
+            "drop1 is not independent between positions 60 apart on (step 0), by equal pairs: 120 of 120"
+        )
+
+    def test_a_second_half_like_the_first_is_seen(self):
+        """A mask that begins again in its middle is not independent."""
+        half = np.random.default_rng(5).random(70) >= 0.5
+        values = np.stack([np.concatenate([half, half]), np.random.default_rng(6).random(140) >= 0.5])
+
+        assert sentence(values, axes=("step",)).startswith(
+            "drop1 is not independent between positions 70 apart on (step 0), by equal pairs: 70 of 70"
+        )
 
     def test_a_position_that_is_never_dropped_is_seen(self):
         """A position that is kept in every mask is named."""

@@ -1,0 +1,47 @@
+"""Ways to be right for the first of a kind, or for few of it, and wrong for those that follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable
+
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register
+from ipu_conformance.emulator.faults.catalogue.paddle.execution import DRAW
+
+Original = Callable[..., Any]
+
+
+@patch("paddle-seed-goes-on-with-the-runs", "streams", DRAW, "a run drops what the next seed dropped in the run before")
+def _next_seed(original: Original, seed: int, run: int, *place: int) -> int:
+    return original(seed + run, 0, *place)
+
+
+@patch("paddle-recomputation-moves-statistics", "weights", "paddle.run.machine:PaddleMachine.recompute",
+       "going forward again moves a stage's first statistics again")  # fmt: skip
+def _moved_again(original: Original, machine: Any, replica: int, stage: int, *arguments: Any) -> Any:
+    right = machine.stages[stage]
+    machine.stages[stage] = replace(right, moving=right.moving[1:])
+    try:
+        return original(machine, replica, stage, *arguments)
+    finally:
+        machine.stages[stage] = right
+
+
+@patch("paddle-random-rounding-never-traps", "numerics", "paddle.compile.precision:_AtRandom.__init__",
+       "floating-point checks are not made where rounding is stochastic")  # fmt: skip
+def _never_traps(original: Original, rounding: Any, seed: int, op: int, traps: Any) -> None:
+    original(rounding, seed, op, type(traps)())
+
+
+for _fault in (
+    Fault("paddle-drops-repeat-after-sixteen-runs", "streams", DRAW, "the 17th run drops what the first one dropped",
+          argument("run", lambda run: run % 16)),
+    Fault("paddle-fourth-dropout-is-the-third", "streams", DRAW, "dropouts from the fourth on drop as the third one",
+          argument("place", lambda place: min(place, 2))),
+    Fault("paddle-seed-of-eight-bits", "streams", DRAW, "seeds count modulo 256", argument("seed", lambda n: n % 256)),
+    Fault("paddle-late-optimizer-ops-accepted", "ir", "paddle.optim.folding:_refuse",
+          "only the first three ops of an optimizer are looked at", argument("optimizing", lambda ops: ops[:3])),
+    Fault("paddle-integers-in-half", "numerics", "paddle.compile.passes.inference:_is_float",
+          "integers of an inference in float16 pass through float16, too", always(True)),
+):  # fmt: skip
+    register(_fault, __name__)
