@@ -7,6 +7,7 @@ that it states on all of its comparisons together.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, Iterator, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def dropout_masks(
 
     ``masks`` (True is kept) has one leading axis for each name in ``axes``, such as "replica", "step" or "seed"; the
     others are positions. Every pair of masks is compared, each mask with itself shifted by ``lags``, by a row (a
-    sample) and by half of itself, and each position over all masks.
+    sample) and by half of itself, the counts of pairs of masks, and each position over all masks.
     """
     __tracebackhide__ = True
     kept = np.asarray(masks).astype(bool)
@@ -87,6 +88,7 @@ def dropout_masks(
     comparisons = [
         *_rates(named, rate),
         *_pairs(named, rate),
+        *_spread(named, rate),
         *_shifts(named, rate, shifts),
         *_positions(named, rate),
     ]
@@ -120,6 +122,25 @@ def _pairs(named: Sequence[Tuple[str, np.ndarray]], rate: float) -> Iterator[_Co
         agreeing = int((first_mask == second_mask).sum())
         kind = "is the same" if agreeing == first_mask.size else "is not independent"
         yield _Comparison(f" {kind} on ({one}) and ({other}), by equal positions", agreeing, first_mask.size, agreement)
+
+
+def _spread(named: Sequence[Tuple[str, np.ndarray]], rate: float) -> Iterator[_Comparison]:
+    """How often two masks drop equally many: always, where a device drops a share instead of each by itself."""
+    dropped = [int((~mask).sum()) for _, mask in named]
+    pairs = list(zip(dropped[::2], dropped[1::2]))
+    if pairs:
+        equal = sum(first == second for first, second in pairs)
+        sentence = " drops equally many values in two masks, by pairs of masks"
+        yield _Comparison(sentence, equal, len(pairs), _equally_many(named[0][1].size, rate))
+
+
+def _equally_many(positions: int, rate: float) -> float:
+    """The chance that two independent masks drop equally many of their positions."""
+    logs = [
+        math.lgamma(positions + 1) - math.lgamma(k + 1) - math.lgamma(positions - k + 1) for k in range(positions + 1)
+    ]
+    chances = [math.exp(log + k * math.log(rate) + (positions - k) * math.log1p(-rate)) for k, log in enumerate(logs)]
+    return math.fsum(chance * chance for chance in chances)
 
 
 def _shifts(named: Sequence[Tuple[str, np.ndarray]], rate: float, lags: Sequence[int]) -> Iterator[_Comparison]:

@@ -101,8 +101,8 @@ def stage_order(graph: Graph) -> List[str]:
 def copies(graph: Graph) -> List[str]:
     """A tensor that passes from one IPU to another passes through an IpuCopy, and no copy stands where none is needed.
 
-    A copy may be placed on the IPU it copies from, on the one it copies to, or on neither. Where it names both ends, what
-    it reads is on the one, and what reads it on the other.
+    A copy may be placed on the IPU it copies from, on the one it copies to, or on neither. Where it names both ends,
+    what it reads is on the one, and what reads it on the other.
     """
     sentences = _wrong_ends(graph)
     ends: Dict[int, Set[int]] = {id(op): {op.ipu} for op in graph.ops if op.type == COPY and op.ipu is not None}

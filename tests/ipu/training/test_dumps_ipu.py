@@ -102,7 +102,7 @@ def test_the_dump_of_an_inference_is_the_net_s_graph(runs: Runs, name: str, conf
 
 @each(DUMPED, without={"tensorflow": "a compiled program"})
 def test_the_dump_of_a_training_follows_the_rules(runs: Runs, name: AnyNet, config: RunConfig) -> None:
-    """Placement, stages, copies and reductions are sound on any device, and every weight has one update."""
+    """Placement, stages, copies and reductions are sound; weights have one update; stages are recomputed as asked."""
     graph = _dumped(runs.train(name, config), name)
     # A norm of all gradients is of no stage, and neither is what follows from it.
     staged = any(op.stage is not None for op in graph.ops) and config.clip_norm is None
@@ -118,6 +118,10 @@ def test_the_dump_of_a_training_follows_the_rules(runs: Runs, name: AnyNet, conf
     updated = sorted(op.inputs[0] for op in graph.ops if op.type.endswith("VarUpdate"))
     weights = sorted(each.name for each in net_of(name).weights)
     check.equal(actual=updated, expected=weights, what="the list of updated weights")
+    forward = {op.stage or 0 for op, phase in zip(graph.ops, checks.phases(graph)) if phase == checks.FORWARD}
+    again = {op.stage or 0 for op in graph.ops if op.attributes.get("recompute") == "YES"}
+    wanted = forward - {max(forward)} if config.recompute else set()
+    check.equal(actual=again, expected=wanted, what="the set of the stages that go forward again")
 
 
 def _dumped(record: RunRecord, name: AnyNet) -> Graph:

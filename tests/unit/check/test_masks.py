@@ -58,7 +58,7 @@ class TestMasks:
         assert sentence(values) == (
             "drop1 is the same on (replica 0, step 0) and (replica 1, step 0), by equal positions: 500 of 500, "
             "250 expected, a chance of 6.1e-151, allowed 8.6e-10 (exact binomial test, false-alarm rate 1e-06 over "
-            "1163 comparisons)."
+            "1164 comparisons)."
         )
 
     def test_equal_masks_on_two_steps_are_called_the_same(self):
@@ -124,6 +124,15 @@ class TestMasks:
 
         assert sentence(values, axes=("step",)).startswith(
             "drop1 is not independent between positions 70 apart on (step 0), by equal pairs: 70 of 70"
+        )
+
+    def test_a_share_that_is_always_met_is_seen(self):
+        """Masks that drop exactly half of their positions each are not made position by position."""
+        draw = np.random.default_rng(7)
+        values = np.stack([draw.permutation(np.arange(200) % 2 == 0) for _ in range(16)])
+
+        assert sentence(values, axes=("step",)).startswith(
+            "drop1 drops equally many values in two masks, by pairs of masks: 8 of 8, 0.319 expected"
         )
 
     def test_a_position_that_is_never_dropped_is_seen(self):

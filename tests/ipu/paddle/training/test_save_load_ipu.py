@@ -22,6 +22,11 @@ OPTIMIZERS: Dict[str, Callable[[Any], Any]] = {
     "sgd": lambda optimizers: optimizers.SGD(RATE),
     "momentum": lambda optimizers: optimizers.Momentum(RATE, momentum=0.5),
     "adam": lambda optimizers: optimizers.Adam(RATE, epsilon=0.0625),
+    "adamax": lambda optimizers: optimizers.Adamax(RATE, epsilon=0.0625),
+    "adagrad": lambda optimizers: optimizers.Adagrad(RATE, epsilon=0.0625),
+    "adadelta": lambda optimizers: optimizers.Adadelta(RATE, epsilon=0.0625),
+    "rmsprop": lambda optimizers: optimizers.RMSProp(RATE, epsilon=0.0625, momentum=0.5, centered=True),
+    "lamb": lambda optimizers: optimizers.Lamb(RATE, epsilon=0.0625),
 }
 
 

@@ -67,7 +67,7 @@ def kept(actual: np.ndarray, rate: float) -> np.ndarray:
 
 
 @pytest.mark.ipus(8)
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.75])
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.75, 0.875])
 def test_dropout_drops_at_its_rate(poptorch: Any, rate: float) -> None:
     """A share of ``rate`` is 0, the others are divided by 1 - rate, and positions are independent."""
     first, _, _ = run(poptorch, rate=rate)

@@ -379,6 +379,18 @@ def test_a_product_in_pieces_is_the_product(poptorch: Any, torch: Any, mode: str
     assert_same(gradient(poptorch, loss, right, left), left.sum((0, 1)).unsqueeze(1).expand(12, 6), "the gradient")
 
 
+@pytest.mark.parametrize("mode", ["InputChannels", "ReducingDim", "OutputChannels"])
+def test_products_of_a_batch_are_cut_alike(poptorch: Any, mode: str) -> None:
+    """Where both factors have a batch in front, pieces are of the matrices and not of the batch."""
+    left, right = _values(3, 6, 9), _values(3, 9, 12)
+    serialization = getattr(poptorch.MatMulSerializationMode, mode)
+
+    def forward(model: Any, left: Any, right: Any) -> Any:
+        return poptorch.serializedMatMul(left, right, serialization, 3)
+
+    assert_same(infer(poptorch, forward, left, right), left @ right, "the product")
+
+
 @pytest.mark.parametrize(("mode", "factor"), [("InputChannels", 4), ("ReducingDim", 5), ("OutputChannels", 0)])
 def test_the_number_of_pieces_divides_the_dimension(poptorch: Any, mode: str, factor: int) -> None:
     """A factor that does not divide is refused."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
@@ -49,6 +51,27 @@ def outputs(poptorch: Any, seed: Any, config: RunConfig, kind: str = "dropout", 
         options.randomSeed(seed)
     trainer = dropping(poptorch, kind, options)
     return [trainer(torch.ones(config.micro_batches, WIDTH))[0] for _ in range(calls)]
+
+
+SHARES: Dict[str, Callable[[float], float]] = {
+    "rand": lambda limit: limit,
+    "randn": lambda limit: 0.5 * math.erfc(-limit / math.sqrt(2.0)),
+}
+"""The share of random numbers that is at most a limit."""
+
+
+LIMITS = {"rand": (0.125, 0.5, 0.9), "randn": (-1.5, 0.25, 1.5)}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_random_numbers_have_their_distribution(poptorch: Any, kind: str) -> None:
+    """As many as specified are below a limit, whichever call, slot or position they are of."""
+    config, calls = counts(2, 3, 5), 9
+    drawn = np.stack([each.numpy() for each in outputs(poptorch, 11, config, kind, calls)])
+
+    for limit in LIMITS[kind]:
+        what = f"what {kind} draws below {limit}"
+        check.dropout_masks(masks=drawn > limit, rate=SHARES[kind](limit), axes=("call",), what=what)
 
 
 @pytest.mark.parametrize("kind", RANDOM)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable
 
-from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register
+import numpy as np
+
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, register
 from ipu_conformance.emulator.faults.catalogue.paddle.execution import DRAW
 
+LOAD = "paddle.run.machine:PaddleMachine.load"
 Original = Callable[..., Any]
 
 
@@ -33,7 +36,36 @@ def _never_traps(original: Original, rounding: Any, seed: int, op: int, traps: A
     original(rounding, seed, op, type(traps)())
 
 
+def _lost(*words: str) -> Wrong:
+    """State whose name holds one of the words is not sent to the device."""
+
+    def wrong(original: Original, machine: Any, values: Any) -> None:
+        lost = {name: np.zeros_like(np.array(value)) for name, value in values.items() if any(w in name for w in words)}
+        original(machine, {**values, **lost})
+
+    return wrong
+
+
+@patch("paddle-fourth-replica-keeps-its-rate", "update", "paddle.run.machine:PaddleMachine.put",
+       "replicas from the fourth on keep the first learning rate")  # fmt: skip
+def _first_rate(original: Original, machine: Any, values: Any) -> None:
+    replicas = machine._scopes
+    if machine.runs and all("learning_rate" in name for name in values):
+        machine._scopes = replicas[:3]
+    try:
+        original(machine, values)
+    finally:
+        machine._scopes = replicas
+
+
 for _fault in (
+    Fault("paddle-velocity-not-sent", "weights", LOAD, "a velocity that was saved is not sent", _lost("_velocity_")),
+    Fault("paddle-norms-not-sent", "weights", LOAD, "the norms of Adamax that were saved are not sent",
+          _lost("_inf_norm_")),
+    Fault("paddle-squares-not-sent", "weights", LOAD, "means of squares that were saved are not sent",
+          _lost("mean_square", "_avg_squared_", "_moment_0")),
+    Fault("paddle-dump-all-recomputed", "ir", "popart.lowering:lower", "all stages but the last are recomputed",
+          argument("execution", lambda execution: replace(execution, recompute=True))),
     Fault("paddle-drops-repeat-after-sixteen-runs", "streams", DRAW, "the 17th run drops what the first one dropped",
           argument("run", lambda run: run % 16)),
     Fault("paddle-fourth-dropout-is-the-third", "streams", DRAW, "dropouts from the fourth on drop as the third one",

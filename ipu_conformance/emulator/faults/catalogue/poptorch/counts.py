@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from dataclasses import replace
+from typing import Any, Callable, Dict
 
 from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, patch, register
 from ipu_conformance.emulator.faults.catalogue.poptorch.random_numbers import DROPOUT, SEED
@@ -30,6 +31,32 @@ def _half_a_mask(original: Original, value: Any, *arguments: Any) -> Any:
     half = mask.numel() // 2
     mask[half : 2 * half] = mask[:half].clone()
     return value * mask.reshape(value.shape)
+
+
+@patch("dropout-drops-a-share", "numerics", DROPOUT, "dropout drops exactly its share of the values, none by itself")
+def _exact_share(original: Original, value: Any, p: float, train: bool, ordinal: int) -> Any:
+    import torch
+
+    kept = original(torch.ones(value.numel()), p, train, ordinal) != 0
+    # Those that were dropped come first: which ones they are stays random.
+    order = torch.argsort(kept.float() + torch.rand(value.numel()))
+    mask = torch.ones(value.numel())
+    mask[order[: round(p * value.numel())]] = 0.0 if train else 1.0 - p
+    return value * mask.reshape(value.shape).to(value.dtype) / (1.0 - p)
+
+
+@patch("random-numbers-too-wide", "numerics", "poptorch.run.random_state:Seeded.__call__",
+       "random numbers that are no truth values are a tenth too large")  # fmt: skip
+def _too_wide(original: Original, operation: Any, *arguments: Any, **settings: Any) -> Any:
+    drawn = original(operation, *arguments, **settings)
+    return drawn * 1.1 if operation.__name__.startswith("rand") else drawn
+
+
+@patch("memory-of-all-ipus-together", "ir", "core.memory:IpuMemory.peak", "an IPU needs what it and those before it do",
+       remembers=True)  # fmt: skip
+def _together(memory: Dict[Any, int], original: Original, ipu: Any) -> int:
+    memory[ipu.ipu] = original(ipu)
+    return sum(needed for number, needed in memory.items() if number <= ipu.ipu)
 
 
 @patch("recomputation-moves-statistics", "weights", f"{MACHINE}.recompute",
@@ -68,6 +95,10 @@ def _numbered_on(original: Original, execution: Any, place: Any) -> Any:
 
 
 for _fault in (
+    Fault("high-rate-of-dropout-limited", "numerics", DROPOUT, "dropout drops three quarters at most",
+          argument("p", lambda p: min(p, 0.75))),
+    Fault("poptorch-dump-all-recomputed", "ir", "popart.lowering:lower", "all stages but the last are recomputed",
+          argument("execution", lambda execution: replace(execution, recompute=True))),
     Fault("masks-repeat-after-sixteen-runs", "numerics", SEED, "the 17th call draws what the first one drew",
           argument("run", lambda run: run % 16)),
     Fault("process-shuffles-unasked", "streams", "poptorch.data.dataloader:_PartitionSampler.__init__",
