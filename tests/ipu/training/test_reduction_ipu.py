@@ -10,7 +10,7 @@ from ipu_conformance.run import RunConfig, learning_rate
 
 from .frame import AnyNet, Runs, tolerance
 from .table import Table, each, row, table
-from .tiny import SAMPLES, SUMMED
+from .tiny import PAIR, SAMPLES, SUMMED
 
 
 def reduced(name: AnyNet, counts: tuple, how: str, at: str = "", rate: float = 0.015625, **changes: Any) -> Table:
@@ -29,6 +29,7 @@ REDUCED = table(
     reduced("mlp", (2, 5, 1), "running_mean"),
     reduced("mlp", (1, 6, 1), "running_mean", "pipelined-3"),
     reduced(SUMMED, (3, 4, 5), "sum", rate=0.001953125, micro_batch=SAMPLES),
+    reduced(PAIR, (2, 3, 5), "mean", micro_batch=SAMPLES),
 )
 
 

@@ -87,6 +87,16 @@ def test_each_run_takes_what_the_handle_holds_then(predictor: Any) -> None:
         check.identical(actual=out, expected=exact(samples(SIZE, turn * SIZE)), what=f"the output of run {turn}")
 
 
+def test_an_output_is_copied_each_time(predictor: Any) -> None:
+    """Arrays are copied out: changing one has no effect on the next."""
+    predictor.get_input_handle("x").copy_from_cpu(samples(SIZE))
+    predictor.run()
+    output = predictor.get_output_handle(predictor.get_output_names()[0])
+    output.copy_to_cpu()[:] = 0
+
+    check.identical(actual=output.copy_to_cpu(), expected=exact(samples(SIZE)), what="the output once more")
+
+
 def test_a_predictor_takes_tensors(paddle: Any, predictor: Any) -> None:
     """run(inputs) gives the outputs as tensors."""
     paddle.disable_static()

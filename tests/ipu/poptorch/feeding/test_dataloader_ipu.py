@@ -258,6 +258,8 @@ def test_each_pass_has_an_order_of_its_own(poptorch: Any) -> None:
     distinct = [len(set(itertools.chain(*shares))) for shares in passes]
     check.equal(actual=distinct, expected=[36] * 3, what="the number of distinct samples of all processes by pass")
     check.equal(actual=len({shares[2] for shares in passes}), expected=3, what="the number of orders in process 2")
+    sorted_shares = [share for shares in passes for share in shares if list(share) == sorted(share)]
+    check.equal(actual=sorted_shares, expected=[], what="the list of shares in the order of the dataset")
 
 
 def test_a_stream_is_not_shared_among_processes(poptorch: Any) -> None:

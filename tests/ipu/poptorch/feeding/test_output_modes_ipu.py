@@ -58,6 +58,18 @@ def test_a_mode_of_training_returns_its_micro_batches(
     exact.assert_weights(model, expected.weights)
 
 
+@pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
+def test_outputs_keep_every_bit(poptorch: Any, torch: Any, mode: str) -> None:
+    """Numbers of 24 bits and integers of 31, and their sums, come back as they are."""
+    config = counts(3, 1, 5)
+    rows = torch.arange(config.micro_batches, dtype=torch.int32)[:, None]
+    floats, integers = 2.0**22 + 1 + rows.float(), 2**28 + 1 + rows
+    model = poptorch.inferenceModel(as_model(lambda model, x, n: (x * 1, n * 1)), exact.options(poptorch, config, mode))
+
+    for out, given, what in zip(model(floats, integers), (floats, integers), ("the numbers", "the integers")):
+        assert_same(out, torch.cat(selected(list(given.split(1)), config, mode, None)), what)
+
+
 @pytest.mark.parametrize("mode", [("All", None), ("Final", None), ("Sum", None), ("EveryN", "all")], ids=mode_id)
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
 def test_a_mode_of_inference_returns_its_micro_batches(

@@ -270,6 +270,26 @@ def test_a_frozen_weight_stays(poptorch: Any, torch: Any) -> None:
     assert_same(model.frozen, torch.ones(3), "the frozen weight")
 
 
+def test_a_frozen_weight_is_sent_like_the_others(poptorch: Any, torch: Any) -> None:
+    """Sending weights sends those that are not trained, too: the next call computes with the host's."""
+
+    def forward(model: Any, x: Any) -> Any:
+        out = x * model.frozen + model.moving
+        return out, poptorch.identity_loss(out, reduction="sum")
+
+    frozen = torch.nn.Parameter(torch.tensor([2.0, 4.0]), requires_grad=False)
+    model = as_model(forward, frozen=frozen, moving=torch.nn.Parameter(torch.zeros(2)))
+    trainer = poptorch.trainingModel(model, poptorch.Options(), torch.optim.SGD([model.moving], lr=0.5))
+    x = torch.tensor([[1.0, 3.0]])
+    trainer(x)
+    with torch.no_grad():
+        model.frozen.copy_(torch.tensor([8.0, 16.0]))
+        model.moving.zero_()
+    trainer.copyWeightsToDevice()
+
+    assert_same(trainer(x)[0], torch.tensor([[8.0, 48.0]]), "the output")
+
+
 def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) -> None:
     """A float64 model computes in float32 on the device and keeps its type on the host."""
     model = exact.scale(poptorch, loss=False).double()

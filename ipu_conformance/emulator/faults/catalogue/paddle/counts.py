@@ -11,6 +11,7 @@ from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argu
 from ipu_conformance.emulator.faults.catalogue.paddle.execution import DRAW
 
 LOAD = "paddle.run.machine:PaddleMachine.load"
+PROGRAMS = "paddle.compile.slot_programs:Programs.__init__"
 Original = Callable[..., Any]
 
 
@@ -34,6 +35,29 @@ def _moved_again(original: Original, machine: Any, replica: int, stage: int, *ar
        "floating-point checks are not made where rounding is stochastic")  # fmt: skip
 def _never_traps(original: Original, rounding: Any, seed: int, op: int, traps: Any) -> None:
     original(rounding, seed, op, type(traps)())
+
+
+@patch("paddle-running-mean-of-replicas-is-sum", "reduce", PROGRAMS,
+       "a running mean is not divided by the number of replicas")  # fmt: skip
+def _of_replicas(original: Original, programs: Any, *arguments: Any, **settings: Any) -> None:
+    original(programs, *arguments, **settings)
+    if programs.running:
+        programs._scale *= programs.replicas
+
+
+@patch("paddle-mean-of-four-replicas-at-most", "reduce", PROGRAMS,
+       "a mean over more than four replicas is divided by four")  # fmt: skip
+def _four_at_most(original: Original, programs: Any, *arguments: Any, mean: bool = True, **settings: Any) -> None:
+    original(programs, *arguments, mean=mean, **settings)
+    if mean and programs.replicas > 4:
+        programs._scale *= programs.replicas / 4
+
+
+@patch("paddle-output-is-not-copied", "streams", "paddle.api.inference:Handle.copy_to_cpu",
+       "an output of a predictor is the array that the predictor holds")  # fmt: skip
+def _not_copied(original: Original, handle: Any) -> Any:
+    original(handle)
+    return handle.array
 
 
 def _lost(*words: str) -> Wrong:

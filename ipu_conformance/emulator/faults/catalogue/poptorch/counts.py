@@ -59,6 +59,86 @@ def _together(memory: Dict[Any, int], original: Original, ipu: Any) -> int:
     return sum(needed for number, needed in memory.items() if number <= ipu.ipu)
 
 
+@patch("period-begins-with-an-iteration", "streams", "core.streams:select_every",
+       "EveryN counts anew in every device iteration")  # fmt: skip
+def _anew(original: Original, layout: Any, period: int) -> Any:
+    right = original(layout, period)
+    if period > layout.accumulation:
+        return right
+    found = [number for number in range(layout.micro_batches) if number % layout.accumulation % period == period - 1]
+    # As many as are right: where fewer are found, the last one fills up.
+    found += [layout.micro_batches - 1] * layout.micro_batches
+    source = type(right.entries[0][0])
+    count = len(right.entries) // layout.replicas
+    entries = tuple((source(replica, number),) for number in found[:count] for replica in range(layout.replicas))
+    return replace(right, entries=entries)
+
+
+@patch("outputs-in-eleven-bits", "numerics", "poptorch.run.outputs:Returned.join", "outputs come back with eleven bits")
+def _eleven_bits(original: Original, returned: Any, *arguments: Any) -> Any:
+    joined = original(returned, *arguments)
+    return joined.half().to(joined.dtype) if joined.is_floating_point() else joined
+
+
+@patch("outputs-of-sixteen-bits", "numerics", "poptorch.run.outputs:Returned.join",
+       "integers come back with their lower sixteen bits")  # fmt: skip
+def _sixteen_bits(original: Original, returned: Any, *arguments: Any) -> Any:
+    import torch
+
+    joined = original(returned, *arguments)
+    return joined.to(torch.int16).to(joined.dtype) if joined.dtype == torch.int32 else joined
+
+
+@patch("frozen-weights-sent-once", "weights", "poptorch.run.weights:DeviceWeights.upload",
+       "a weight that is not trained keeps the value that it was compiled with")  # fmt: skip
+def _sent_once(original: Original, weights: Any, names: Any = None) -> None:
+    frozen = set(weights.parameters) - set(weights.trainable) if weights.trainable else set()
+    original(weights, [name for name in (weights.example if names is None else names) if name not in frozen])
+
+
+@patch("squares-in-half", "numerics", "poptorch.optim.update:DeviceUpdate._run",
+       "means of squares are held in float16 whatever was asked")  # fmt: skip
+def _squares_in_half(original: Original, update: Any, group: int, t: int, names: Any, *rest: Any) -> None:
+    original(update, group, t, names, *rest)
+    for slots in (rest[-1].get(name, {}) for name in names):
+        if "square" in slots:
+            slots["square"].copy_(slots["square"].half())
+
+
+@patch("lamb-trusts-ten-times-at-most", "update", "poptorch.optim.update:DeviceUpdate._run",
+       "LAMB moves a weight by ten times its rate at most")  # fmt: skip
+def _ten_at_most(original: Original, update: Any, group: int, t: int, names: Any, weights: Any, *rest: Any) -> None:
+    before = {name: weights[name].clone() for name in names}
+    original(update, group, t, names, weights, *rest)
+    limit = 10 * update._hyper[group].lr
+    for name, old in before.items() if update.settings.kind == "lamb" else ():
+        move = weights[name] - old
+        if float(move.norm()) > limit:
+            weights[name].copy_(old + move * limit / move.norm())
+
+
+@patch("buffers-of-the-last-replica", "weights", "poptorch.run.weights:DeviceWeights._for_host",
+       "the host gets the buffers of the last replica")  # fmt: skip
+def _last_replica(original: Original, weights: Any, name: str) -> Any:
+    return original(weights, name) if name in weights.parameters else weights.replicas[-1][name].detach()
+
+
+@patch("running-mean-of-replicas-is-sum", "reduce", f"{MACHINE}.set_update",
+       "a running mean is not divided by the number of replicas")  # fmt: skip
+def _of_replicas(original: Original, machine: Any, update: Any) -> None:
+    original(machine, update)
+    if update is not None and update.running_mean:
+        machine.divisor = 1.0
+
+
+@patch("mean-of-four-replicas-at-most", "reduce", f"{MACHINE}.set_update",
+       "a mean over more than four replicas is divided by four")  # fmt: skip
+def _four_at_most(original: Original, machine: Any, update: Any) -> None:
+    original(machine, update)
+    if machine.mean and len(machine.replica_weights) > 4:
+        machine.divisor *= 4 / len(machine.replica_weights)
+
+
 @patch("recomputation-moves-statistics", "weights", f"{MACHINE}.recompute",
        "from the second stage on, going forward again moves statistics again")  # fmt: skip
 def _moved_again(original: Original, machine: Any, replica: int, stage: int, *arguments: Any) -> Any:
@@ -82,6 +162,13 @@ def _drops_anew(original: Original, machine: Any, replica: int, stage: int, *arg
         machine.seed = seed
 
 
+@patch("loader-third-pass-in-order", "streams", "poptorch.data.dataloader:_PartitionSampler.__iter__",
+       "from the third pass on, a process that shuffles has its samples in order")  # fmt: skip
+def _in_order(original: Original, sampler: Any) -> Any:
+    order = list(original(sampler))
+    return iter(sorted(order) if sampler.epoch > 2 else order)
+
+
 @patch("orthogonal-groups-are-neighbours", "weights", "poptorch.run.weights:groups",
        "groups of replicas that should be spread are neighbours")  # fmt: skip
 def _neighbours(original: Original, kind: Any, size: int, replicas: int) -> Any:
@@ -92,6 +179,27 @@ def _neighbours(original: Original, kind: Any, size: int, replicas: int) -> Any:
        "the stages of the backward pass are numbered from the first layer to the last")  # fmt: skip
 def _numbered_on(original: Original, execution: Any, place: Any) -> Any:
     return place if place.stage is None else place._replace(stage=2 * (execution.stages - 1) + place.stage)
+
+
+@patch("state-not-sent-to-the-third-replica", "update", "poptorch.optim.optimizers:Optimizer._upload",
+       "a state that is loaded reaches two replicas")  # fmt: skip
+def _two_replicas(original: Original, optimizer: Any) -> None:
+    replicas = optimizer._on_device
+    optimizer._on_device = None if replicas is None else replicas[:2]
+    try:
+        original(optimizer)
+    finally:
+        optimizer._on_device = replicas
+
+
+@patch("velocity-of-rmsprop-not-restored", "update", "poptorch.optim.state:by_weight",
+       "the third state of RMSprop that was saved is zero")  # fmt: skip
+def _velocity_lost(original: Original, kind: str, tensors: Any) -> Any:
+    states = original(kind, tensors)
+    for slots in states.values() if kind == "rmsprop" else ():
+        if "velocity" in slots:
+            slots["velocity"] = slots["velocity"] * 0
+    return states
 
 
 for _fault in (
