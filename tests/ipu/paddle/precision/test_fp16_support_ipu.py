@@ -76,7 +76,7 @@ def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
 
 def test_overflow_stops_a_checked_program_that_rounds_at_random(paddle: Any, static: Any) -> None:
     """With enable_floating_point_checks, overflow is an error under stochastic rounding, too."""
-    checked = {"enable_floating_point_checks": True, "enable_stochastic_rounding": True}
+    checked: Dict[str, Any] = {"enable_floating_point_checks": True, "enable_stochastic_rounding": True}
 
     with check.raises(RuntimeError, what="the square of 300 in float16"):
         infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), **checked)

@@ -257,12 +257,12 @@ def test_a_feed_may_be_a_list_of_one_dictionary(paddle: Any, static: Any) -> Non
     compiled = device(paddle, counts(2))
     x = exact.samples(10)
     feeds = {"x": x}
-    for fed in ([feeds], (feeds,)):
-        out = compiled.executor.run(compiled.program, feed=fed, fetch_list=compiled.fetches[:1])[0]
-        check.identical(actual=out, expected=compiled.run(x)[0], what="the output")
 
     with check.raises(TypeError, match="feed requires dict", what="a list of two feeds"):
         compiled.executor.run(compiled.program, feed=[feeds, feeds], fetch_list=compiled.fetches[:1])
+    for fed in ([feeds], (feeds,)):
+        out = compiled.executor.run(compiled.program, feed=fed, fetch_list=compiled.fetches[:1])[0]
+        check.identical(actual=out, expected=compiled.run(x)[0], what="the output")
 
 
 def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> None:

@@ -202,6 +202,21 @@ def _velocity_lost(original: Original, kind: str, tensors: Any) -> Any:
     return states
 
 
+@patch("late-stages-read-in-half", "numerics", f"{MACHINE}.forward",
+       "what stages from the third on are handed has eleven bits")  # fmt: skip
+def _read_in_half(
+    original: Original, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool
+) -> Any:
+    if stage > 1:
+        boundary = tuple(value.half().to(value.dtype) if value.is_floating_point() else value for value in boundary)
+    return original(machine, replica, stage, micro_batch, boundary, keep)
+
+
+@patch("gradients-go-back-in-half", "numerics", f"{MACHINE}.backward", "gradients between stages have eleven bits")
+def _back_in_half(original: Original, *arguments: Any) -> Any:
+    return tuple(None if value is None else value.half().to(value.dtype) for value in original(*arguments))
+
+
 for _fault in (
     Fault("high-rate-of-dropout-limited", "numerics", DROPOUT, "dropout drops three quarters at most",
           argument("p", lambda p: min(p, 0.75))),
