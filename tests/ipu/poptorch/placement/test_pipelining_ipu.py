@@ -213,3 +213,26 @@ def test_auto_ids_count_blocks_without_an_id(poptorch: Any, capfd: Any) -> None:
 
         assert_placed(places, _in_order(2))
         assert_same(output, samples(2) * 2 - 2, "the output")
+
+
+@pytest.mark.ipus(2)
+def test_every_value_that_crosses_has_its_gradient(poptorch: Any, torch: Any) -> None:
+    """Of four values that one stage hands to the next, each brings its own gradient back."""
+    factors, rate, accumulation = (2.0, 3.0, 5.0, 7.0), 0.125, 4
+
+    def forward(model: Any, x: Any) -> Any:
+        with poptorch.Block("first", ipu_id=0):
+            values = [x * weight for weight in model.weights]
+        with poptorch.Block("second", ipu_id=1):
+            total = sum(value * factor for value, factor in zip(values, factors))
+            return poptorch.identity_loss(total, reduction="sum")
+
+    model = as_model(forward, weights=torch.nn.ParameterList(torch.nn.Parameter(torch.ones(1)) for _ in factors))
+    chosen = poptorch.Options()
+    chosen.Training.gradientAccumulation(accumulation)
+    trainer = poptorch.trainingModel(model, chosen, torch.optim.SGD(model.parameters(), lr=rate))
+    x = torch.tensor([1.0, 2.0, 4.0, 9.0])
+    trainer(x)
+
+    for weight, factor in zip(model.weights, factors):
+        assert_same(weight, 1.0 - rate * factor * x.mean(dim=0, keepdim=True), f"the weight of the factor {factor:g}")

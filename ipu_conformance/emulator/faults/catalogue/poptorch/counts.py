@@ -217,6 +217,14 @@ def _back_in_half(original: Original, *arguments: Any) -> Any:
     return tuple(None if value is None else value.half().to(value.dtype) for value in original(*arguments))
 
 
+@patch("third-gradient-of-a-border-lost", "reduce", f"{MACHINE}.backward",
+       "of what one stage hands to the next, two values bring gradients back")  # fmt: skip
+def _two_gradients(original: Original, machine: Any, *arguments: Any) -> Any:
+    *place, gradients = arguments
+    kept = tuple(value if number < 2 else None for number, value in enumerate(gradients or ()))
+    return original(machine, *place, kept)
+
+
 for _fault in (
     Fault("high-rate-of-dropout-limited", "numerics", DROPOUT, "dropout drops three quarters at most",
           argument("p", lambda p: min(p, 0.75))),
