@@ -18,7 +18,7 @@ from ipu_conformance.selection import OPTIONS, Selection
 from ipu_conformance.tally import TALLY, Tally
 from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, discover
 from ipu_conformance.triangulation import Triangulation
-from ipu_conformance.workers import ending, garbage, guard, hooks, stacks
+from ipu_conformance.workers import ending, full_disk, garbage, guard, hooks, stacks
 from ipu_conformance.workers.garbage import GARBAGE
 from ipu_conformance.workers.packing import Packing
 from ipu_conformance.workers.watch import Watch, opened
@@ -70,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.stash[GARBAGE] = garbage.Garbage()
     config.pluginmanager.register(config.stash[GARBAGE], "ipu_conformance_garbage")
+    config.pluginmanager.register(full_disk.FullDisk(), "ipu_conformance_full_disk")
     config.pluginmanager.register(Triangulation(), "ipu_conformance_triangulation")
     if config.pluginmanager.has_plugin("xdist"):
         config.pluginmanager.register(hooks.XdistHooks(), "ipu_conformance_xdist")

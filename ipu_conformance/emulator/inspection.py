@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from ipu_conformance.emulator.core.memory import PERSISTENT, VARYING, MemoryEstimate
 from ipu_conformance.emulator.core.plan import Plan, Slot, plan
 from ipu_conformance.emulator.core.trace import Trace
+from ipu_conformance.errors import ConformanceError
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.run import RunConfig
 
@@ -104,10 +105,10 @@ class Paddle:
 
 
 class TensorFlow:
-    """Looks into variables that were made in the scope of an ``IPUStrategy``; it keeps no trace of their programs."""
+    """Looks into a Keras model on several replicas or IPUs, and into variables made in the scope of a strategy."""
 
     def observe(self, program: Any) -> None:
-        pass
+        program._ipu.observed = True
 
     def values_by_replica(self, program: Any, values: Mapping[str, Any], replicas: int) -> ByReplica:
         from ipu_conformance.emulator.tensorflow.run.variables import of_replica
@@ -117,11 +118,18 @@ class TensorFlow:
             for replica in range(replicas)
         )
 
-    def trace(self, program: Any, replicas: int) -> None:
-        return None
+    def trace(self, program: Any, replicas: int) -> Optional[Tuple[Slot, ...]]:
+        last = program._ipu.last_run
+        return None if last is None else _by_tick(last.trace, replicas)
 
-    def memory(self, program: Any) -> None:
-        return None
+    def memory(self, program: Any) -> Optional[Memory]:
+        from ipu_conformance.emulator.tensorflow.reports import keras
+
+        last = program._ipu.last_run
+        try:
+            return None if last is None else _sizes(keras.memory_of(program, last.phase, last.plan, last.element_spec))
+        except ConformanceError:
+            return None  # a model whose ops the estimate does not know
 
     def plan(self, config: RunConfig) -> None:
         return None

@@ -68,7 +68,7 @@ class Child:
         self._before, self._lost = before, lost
 
     def _write(self, kind: str, value: Any) -> None:
-        with contextlib.suppress(OSError):  # on a full disk a lost case is the end of the run
+        with contextlib.suppress(OSError):  # where files are on a full disk, a lost case is the end of the run
             self._file.write(json.dumps([kind, value], default=str) + "\n")
             self._file.flush()
 
@@ -160,8 +160,7 @@ def run_in_children(config: pytest.Config) -> None:
 
     All that a run does at its end the child has done.
     """
-    # Files without a name: whatever a run removes at its end, the parent reads them.
-    written, stacks = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")  # noqa: SIM115
+    written, stacks = unnamed_file(), unnamed_file()
     lost: Dict[str, Loss] = {}
     while True:
         before = progress(written)
@@ -187,6 +186,13 @@ def run_in_children(config: pytest.Config) -> None:
         written.write("\n" + json.dumps(["end", after.inside]) + "\n")
         written.flush()
         _say(config, f"{after.inside} was lost ({ended}); the others go on in another process.")
+
+
+def unnamed_file() -> IO[str]:
+    """A file that no clean-up removes and, where the system has memory for files, no full disk cuts short."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("ipu-conformance"), "w+")
+    return tempfile.TemporaryFile("w+")
 
 
 def _fork() -> int:

@@ -108,6 +108,7 @@ def _compiled_net(
             gradient_accumulation_reduction_method=config.accumulation_reduction,
             **({} if config.accumulators == config.dtype else {"dtype": tf.as_dtype(config.accumulators)}),
         )
+    frameworks.observe("tensorflow", model)
     model.set_replication_options("LIST")
     model.set_asynchronous_callbacks(config.training and config.output_mode == "all")
     return built
@@ -129,11 +130,13 @@ def train(
     frameworks.require(supports(net, config, generation=generation))
     with training(net, config, generation=generation, dtypes=dtypes, frozen=frozen) as trainer:
         seen = [trainer.fit(data, step) for step in range(config.steps)]
-    built = trainer.built
+        built = trainer.built
+        trace = frameworks.trace("tensorflow", built.model, config.replicas)
     shown = {
         "weights_by_replica": _by_replica(built, built.trained, config),
         "statistics_by_replica": _by_replica(built, built.running, config),
         "ir": program(built),
+        "trace": trace,
     }
     return _record(built, config, seen, **shown, **frameworks.origin("tensorflow", str(tf.__version__)))
 
@@ -190,7 +193,9 @@ def infer(net: Net, config: RunConfig, data: Data, *, dtypes: Optional[Dtypes] =
     frameworks.require(supports(net, config))
     with build(net, config, dtypes=dtypes) as built:
         outputs = [_predicted(built, config, data, step) for step in range(config.steps)]
-    return RunRecord(config, net.name, (), tuple(outputs), **frameworks.origin("tensorflow", str(tf.__version__)))
+        trace = frameworks.trace("tensorflow", built.model, config.replicas)
+    origin = frameworks.origin("tensorflow", str(tf.__version__))
+    return RunRecord(config, net.name, (), tuple(outputs), trace=trace, **origin)
 
 
 def native(net: Net, config: RunConfig, data: Data, *, generation: str = "new") -> RunRecord:

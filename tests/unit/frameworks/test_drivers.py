@@ -10,9 +10,10 @@ from typing import Any, Dict, Sequence, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check, frameworks, nets, targets
+from ipu_conformance import check, frameworks, nets, notes, targets
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs
+from ipu_conformance.oracle.training.execution import slots
 from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, RunError, learning_rate, optimizer
 
@@ -276,10 +277,37 @@ def test_a_record_says_where_it_was_made(driver: Any, name: str) -> None:
     assert len(run.weights_by_replica) == config.replicas
     assert set(run.weights) == {weight.name for weight in net.weights}
     assert run.environment[targets.FRAMEWORKS[name].module]
+    assert {slot.replica for slot in run.trace} == {0, 1}
     if name == "tensorflow":
         assert run.updates == config.steps * config.device_iterations
-    else:
-        assert {slot.replica for slot in run.trace} == {0, 1}
+
+
+@pytest.mark.parametrize("schedule", ["grouped", "interleaved", "sequential"])
+@on("tensorflow")
+def test_the_slots_of_a_keras_model_follow_the_oracle_s_order(driver: Any, name: str, schedule: str) -> None:
+    """Every stage takes micro-batches in the specified order on every replica, and the memory of each IPU is told."""
+    net, told = nets.mlp(), []
+    stages = tuple(3 * number // len(net.layers) for number in range(len(net.layers)))
+    config = replace(
+        CONFIGS[name], stages=stages, schedule=schedule, gradient_accumulation=12, replicas=2, steps=1
+    )
+    with notes.heard_by(lambda kind, facts: told.append(facts) if kind == "timeline" else None):
+        run = driver.train(net, config, distinct_micro_batches(net, config))
+
+    for replica in range(config.replicas):
+        executed = [(str(slot.kind), slot.stage, slot.micro_batch) for slot in run.trace if slot.replica == replica]
+        specified_order = list(slots(schedule, 3, 12, True))
+        for what in [(kind, stage) for kind in ("forward", "backward") for stage in range(3)]:
+            assert [each for each in executed if each[:2] == what] == [
+                each for each in specified_order if each[:2] == what
+            ]
+        for micro_batch in range(12):
+            assert [each for each in executed if each[2] == micro_batch] == [
+                each for each in specified_order if each[2] == micro_batch
+            ]
+    (timeline,) = told
+    assert [row["ipu"] for row in timeline["memory"]] == [0, 1, 2, 3]  # a replica has a power of two
+    assert all(row["peak"] > row["weights"] > 0 for row in timeline["memory"][:3])
 
 
 @on(*FRAMEWORKS)

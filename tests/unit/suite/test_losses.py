@@ -1,5 +1,8 @@
 """A case that takes its process with it costs one case, is named, and fails the run."""
 
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +59,57 @@ def test_a_lost_case_is_one_failure(pytester, workers):
             '  File "*test_losses.py", line 13 in test_hang',
             "cases: 5 executed, 3 of them lost, 0 skipped, 0 left out; areas tested: 1",
             *(f"lost: test_losses.py::test_{name}: {sentence}" for name, sentence in SENTENCES.items()),
+        ]
+    )
+
+
+FILLING = """
+import os, signal
+import pytest
+
+pytestmark = pytest.mark.ipu
+
+def test_first(tmp_path):
+    (tmp_path / "small").write_bytes(bytes(2**16))
+
+def test_fills(tmp_path):
+    (tmp_path / "large").write_bytes(bytes(2**23))
+
+def test_lost():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def test_second(tmp_path):
+    (tmp_path / "small").write_bytes(bytes(2**16))
+"""
+
+
+def small_disk(place, size, command):
+    """The command line that runs another with a small disk at a place, which is gone with it."""
+    mounted = f"mount -t tmpfs -o size={size} tmpfs {shlex.quote(str(place))}"
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", f"{mounted} && exec {shlex.join(command)}"]
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
+def test_a_case_that_fills_the_disk_is_one_failure(pytester, monkeypatch, workers):
+    """It is named, its files are removed, the cases after it have room, and the exit code is not 0."""
+    disk = pytester.mkdir("disk")
+    if subprocess.run(small_disk(disk, 2**21, ["true"]), capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let a test mount a disk")
+    pytester.makepyfile(test_filling=FILLING)
+    for name in ("TMPDIR", "PYTEST_DEBUG_TEMPROOT"):
+        monkeypatch.setenv(name, str(disk))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *workers]
+
+    result = pytester.run(*small_disk(disk, 2**21, command))
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*full disk*",
+            "*test_fills0 has no room left: what the case wrote there is removed",
+            "failed: test_filling.py::test_fills: OSError: [[]Errno 28[]] No space left on device",
+            "lost: test_filling.py::test_lost: crash: signal 9 (SIGKILL) ended the process of the case",
         ]
     )
 

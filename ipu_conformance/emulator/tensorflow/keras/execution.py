@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, NamedTuple
 
 from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.core.topology import power_of_two, tensorflow_topology
+from ipu_conformance.emulator.core.trace import Recorder, Trace
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.keras import library, partition
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
@@ -18,6 +19,15 @@ STEPS = {"train": "train_step", "evaluate": "test_step", "predict": "predict_ste
 COUNTERS = {"train": "_train_counter", "evaluate": "_test_counter", "predict": "_predict_counter"}
 MOST_ON_HOST = 16
 """Runs of an execution that the host repeats: to build a loop on the device takes as long as some hundred of them."""
+
+
+class LastRun(NamedTuple):
+    """The last run of a model that is observed: its phase, its plan, its data, and its slots as they were built."""
+
+    phase: str
+    plan: Plan
+    element_spec: Any
+    trace: Trace
 
 
 def function_of(model: Any, phase: str) -> Callable[[Any], Any]:
@@ -56,6 +66,7 @@ def _looping(model: Any, phase: str, per_run: int, every: bool, one_run: Callabl
 
     steps = model._steps_per_execution
     runs: Dict[Any, Any] = {}
+    observed: Dict[Any, Any] = {}
     # As in Keras, a function that is made for one run stays one; others follow the variable.
     once = steps is None or (int(steps) == per_run and not getattr(model, "autotune_steps_per_execution", False))
     on_host = once or int(steps) // per_run <= MOST_ON_HOST
@@ -81,9 +92,12 @@ def _looping(model: Any, phase: str, per_run: int, every: bool, one_run: Callabl
         key = _key(iterator)
         if key not in runs:
             prepare(model, phase, iterator.element_spec)
+            model._ipu.last_run = None
             runs[key] = training.built(one_run, [iterator])
+            observed[key] = model._ipu.last_run
             if phase == "train":
                 model.train_tf_function = _Drawn(runs[key])
+        model._ipu.last_run = observed[key]
         return executed(iterator)
 
     return function
@@ -147,8 +161,11 @@ def _one_run(model: Any, phase: str, planned: Plan, iterator: Any) -> Any:
         fed.append(converted(iterator.get_next)())
         return fed[-1]
 
+    recorder = Recorder(planned.replicas) if model._ipu.observed else None
     with accumulation.capturing(optimizers):
-        outputs = training.one_run(planned, machine_of(model, phase, planned, fed), take)
+        outputs = training.one_run(planned, machine_of(model, phase, planned, fed), take, recorder)
+    if recorder is not None:
+        model._ipu.last_run = LastRun(phase, planned, iterator.element_spec, recorder.trace())
     return results(model, phase, planned, outputs)
 
 

@@ -44,6 +44,8 @@ class State:
         self.program: Optional[str] = None
         self.running: List[str] = []
         self.steps_of_epoch = 0
+        self.observed = False
+        self.last_run: Optional[execution.LastRun] = None
 
 
 class ModelExtension:

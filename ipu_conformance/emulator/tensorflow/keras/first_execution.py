@@ -62,13 +62,11 @@ def require_memory(model: Any, phase: str, plan: Plan, element_spec: Any) -> Non
     """Refuse a program that needs more memory than an IPU has."""
     from tensorflow.python.framework import errors_impl
 
-    plan = keras.on_device(plan)
-    device = plan.topology.device
+    device = keras.on_device(plan).topology.device
     if rough_size(model, phase, plan, element_spec) < SMALL_SHARE * device.memory:
         return
-    optimizer = keras.optimizer_of(model.optimizer) if phase == "train" else "sgd"
     try:
-        estimate = memory.estimate(plan, keras.graph_of(model, phase, element_spec), optimizer=optimizer)
+        estimate = keras.memory_of(model, phase, plan, element_spec)
     except ConformanceError:
         return  # what cannot be estimated is not refused; the program's report gives the reason
     try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Optional
 
+from ipu_conformance.emulator.core import memory
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.reports import folders, graph
@@ -23,11 +24,22 @@ def write(model: Any, phase: str, executed: Plan, element_spec: Any) -> Optional
     """Write the report of the program that a model has compiled for elements of that spec, if reports are wanted."""
     if not folders.wanted():
         return None
-    optimizer = optimizer_of(model.optimizer) if phase == "train" else "sgd"
     planned = on_device(executed)
     return folders.write(
-        folders.Program(NAMES[phase], planned, lambda: graph_of(model, phase, element_spec), optimizer)
+        folders.Program(
+            NAMES[phase], planned, lambda: graph_of(model, phase, element_spec), _optimizer_in(model, phase)
+        )
     )
+
+
+def memory_of(model: Any, phase: str, executed: Plan, element_spec: Any) -> memory.MemoryEstimate:
+    """What the program of a model needs on each IPU; its forward pass is built once more to estimate it."""
+    graph = graph_of(model, phase, element_spec)
+    return memory.estimate(on_device(executed), graph, optimizer=_optimizer_in(model, phase))
+
+
+def _optimizer_in(model: Any, phase: str) -> str:
+    return optimizer_of(model.optimizer) if phase == "train" else "sgd"
 
 
 def on_device(executed: Plan) -> Plan:

@@ -7,11 +7,12 @@ has runs. Elements of the data set are dealt out in the order of ``emulator.stre
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.core.engine import Engine, Machine, _Replica
 from ipu_conformance.emulator.core.plan import Plan
 from ipu_conformance.emulator.core.streams import Layout, Selection
+from ipu_conformance.emulator.core.trace import Recorder
 from ipu_conformance.emulator.tensorflow.run import replicas
 
 
@@ -30,13 +31,18 @@ def layout_of(plan: Plan) -> Layout:
     return Layout(plan.device_iterations, plan.micro_batches, plan.replicas)
 
 
-def one_run(plan: Plan, machine: Machine, take: Callable[[], Any]) -> List[List[Any]]:
-    """Build one run on the next elements that ``take`` gives: the outputs by replica and micro-batch."""
+def one_run(
+    plan: Plan, machine: Machine, take: Callable[[], Any], recorder: Optional[Recorder] = None
+) -> List[List[Any]]:
+    """Build one run on the next elements that ``take`` gives: the outputs by replica and micro-batch.
+
+    A recorder gets the slots in the order in which they are built, which is that of every execution.
+    """
     layout = layout_of(plan)
     elements = [take() for _ in range(layout.inputs)]
     fed = [[elements[position] for position in own] for own in layout.positions().tolist()]
     with GraphEngine(plan, machine) as engine:
-        return engine.run(fed)
+        return engine.run(fed, recorder)
 
 
 def arranged(selection: Selection, outputs: Sequence[Sequence[Any]]) -> List[Any]:
