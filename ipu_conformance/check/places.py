@@ -32,11 +32,12 @@ def of_step(field: str, step: int, config: RunConfig, shape: Tuple[int, ...]) ->
         words = [f"step {step}", *_turn(turn, config)]
         if config.replicas > 1:
             words.append(f"replica {replica}")
+        updates = _updates(step, turn, config)
         if field == "outputs" and size // entries % config.micro_batch == 0:
             sample, value = divmod(inner, size // entries // config.micro_batch)
             words += [f"sample {sample}", f"value {value}"]
         summed = f"sum of {field}" if config.output_mode == "sum" else WORDS[field]
-        return f"the {summed} of {', '.join(words)}"
+        return f"the {summed} of {', '.join(words)}{f' ({updates})' if updates else ''}"
 
     return where
 
@@ -76,8 +77,27 @@ def _turn(number: int, config: RunConfig) -> List[str]:
     """The device iteration and the accumulation step of an entry, those of which there are several."""
     if config.output_mode == "sum":
         return [f"device iteration {number}"] if config.output_layout == "tensorflow" else []
-    turns = config.device_iterations * config.gradient_accumulation
-    turn = turns - 1 if config.output_mode == "final" else (number + 1) * config.output_period - 1
-    iteration, accumulation = divmod(turn, config.gradient_accumulation)
+    iteration, accumulation = divmod(_micro_batch(number, config), config.gradient_accumulation)
     words = [f"device iteration {iteration}"] if config.device_iterations > 1 else []
     return words + ([f"accumulation step {accumulation}"] if config.gradient_accumulation > 1 else [])
+
+
+def _micro_batch(number: int, config: RunConfig) -> int:
+    """The micro-batch of a replica that an entry of a step shows."""
+    if config.output_mode == "final":
+        return config.device_iterations * config.gradient_accumulation - 1
+    return (number + 1) * config.output_period - 1
+
+
+def _updates(step: int, number: int, config: RunConfig) -> str:
+    """Which updates an entry has seen; empty where it is not of one device iteration, or updates do not wait for it."""
+    of_many = config.output_mode == "sum" and config.output_layout != "tensorflow" and config.device_iterations > 1
+    if not config.training or of_many or config.update not in ("device_iteration", "run"):
+        return ""
+    if config.update == "run":
+        count = step
+    elif config.output_mode == "sum":
+        count = step * config.device_iterations + (number if config.output_layout == "tensorflow" else 0)
+    else:
+        count = step * config.device_iterations + _micro_batch(number, config) // config.gradient_accumulation
+    return {0: "before the first update", 1: "after the first update"}.get(count, f"after {count} updates")

@@ -14,7 +14,7 @@ from ipu_conformance.report import mandatory, scripts
 from ipu_conformance.report.repetitions import Repeats, sentence
 from ipu_conformance.report.results import FAILED, OUTCOMES, PASSED, SKIPPED, Result
 from ipu_conformance.report.timelines import KINDS, drawn
-from ipu_conformance.report.verdict import INCOMPLETE, QUALIFIED, Verdict
+from ipu_conformance.report.verdict import INCOMPLETE, NOT_QUALIFIED, QUALIFIED, Verdict
 from ipu_conformance.targets import FRAMEWORKS
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ BINS = 10
 """Columns of a histogram up to a whole tolerance; one more is beyond."""
 HEIGHT = 100.0
 TIGHTEST = 10
+MEANING = {
+    QUALIFIED: "Every planned case was run, none failed that counts, and every mandatory case is among them.",
+    NOT_QUALIFIED: "The device does not do what the specification says: {failed} of {planned} cases failed.",
+    INCOMPLETE: "No case failed that counts, and not everything that a verdict needs was run.",
+}
+"""What a verdict says to somebody who meets it for the first time."""
 
 
 def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
@@ -43,9 +49,16 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
     results = [record.results[case] for case in sorted(record.results)]
     columns = _columns(results)
     listed = mandatory.of_frameworks(record.run["mandatory"]["cases"], list(record.run["frameworks"]))
+    groups = _groups(results, mandatory.Advisory(record.run["advisory"]), record.repeats)
+    failures = [reason for reason in verdict.reasons if _is_failure(reason)]
     return _template().render(
         verdict=verdict,
         tone="good" if verdict.word == QUALIFIED else "open" if verdict.word == INCOMPLETE else "bad",
+        meaning=MEANING[verdict.word].format(
+            failed=f"{report['counts'][FAILED]:,}", planned=f"{len(record.planned):,}"
+        ),
+        failures=failures,
+        gaps=[reason for reason in verdict.reasons if reason not in failures],
         sections=SECTIONS,
         run=record.run,
         environment=record.environment,
@@ -61,7 +74,8 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
         seconds=sum(result.seconds for result in results),
         columns=columns,
         chapters=_chapters(report["areas"], columns),
-        groups=_groups(results, mandatory.Advisory(record.run["advisory"]), record.repeats),
+        totals=[sum(row[PASSED] for row in report["areas"] if row["framework"] == name) for name in columns],
+        groups=groups,
         devices=report["devices"],
         skipped=_skipped(results, listed),
         histograms=histograms(results),
@@ -69,7 +83,7 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
         curves=[_curve(each) for each in report["curves"]],
         timelines=drawn(record),
         kinds=KINDS,
-        matrix=_matrix(list(record.run["frameworks"])),
+        matrix=_matrix(list(record.run["frameworks"]), record.results),
         outcomes=OUTCOMES,
         listing=_listing(report["cases"]),
     )
@@ -108,9 +122,22 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeat
         row["repeated"] = sentence(repeats[result.case]) if result.case in repeats else ""
         row["program"] = f"{name}.py" if scripts.has_program(result) else ""
         groups.setdefault(result.kind_of_failure, []).append({**row, "advisory": rows.why(result.case)})
+    order = sorted(groups, key=lambda each: (-len(groups[each]), each))
     return [
-        {"kind": kind, "rows": groups[kind]} for kind in sorted(groups, key=lambda each: (-len(groups[each]), each))
+        {
+            "number": number,
+            "kind": kind,
+            "rows": groups[kind],
+            "frameworks": ", ".join(name for name in FRAMEWORKS if name in {row["framework"] for row in groups[kind]}),
+            "place": min((row["place"] for row in groups[kind] if row["place"]), default=""),
+        }
+        for number, kind in enumerate(order, start=1)
     ]
+
+
+def _is_failure(reason: str) -> bool:
+    """Whether a reason of a verdict is about failed cases, which the page shows by cause."""
+    return " failed: " in reason or reason.endswith("more cases failed.")
 
 
 def _skipped(results: Sequence[Result], listed: Any) -> List[Dict[str, Any]]:
@@ -140,6 +167,7 @@ def histograms(results: Sequence[Result]) -> List[Dict[str, Any]]:
                 "count": len(used),
                 "median": f"{statistics.median(used):.0%}",
                 "largest": _share(max(used)),
+                "most": most,
                 "columns": [
                     {
                         "height": HEIGHT * counts[number] / most,
@@ -204,13 +232,14 @@ def _points(points: Sequence[Tuple[float, float]]) -> str:
     return " ".join(f"{x},{y}" for x, y in points)
 
 
-def _matrix(frameworks: Sequence[str]) -> Optional[List[Dict[str, Any]]]:
-    """The published matrix of faults in numbers, None where none is published."""
+def _matrix(frameworks: Sequence[str], results: Mapping[str, Result]) -> Optional[List[Dict[str, Any]]]:
+    """The published matrix of faults in numbers, and what this run could have noticed; None where none is published."""
     from ipu_conformance.matrix import table
 
     if not table.PUBLISHED.exists():
         return None
     matrix = table.read()
+    executed = {case for case, result in results.items() if result.outcome != SKIPPED}
     rows = []
     for name in FRAMEWORKS:
         if name in frameworks and name in matrix.rows:
@@ -220,6 +249,7 @@ def _matrix(frameworks: Sequence[str]) -> Optional[List[Dict[str, Any]]]:
                     "framework": name,
                     "faults": len(faults),
                     "noticed": sum(bool(row.kills) for row in faults.values()),
+                    "here": sum(not executed.isdisjoint(row.kills) for row in faults.values()),
                     "spared": sum(bool(row.spared) for row in faults.values()),
                     "survivors": sum(fault in faults for fault in matrix.survivors(name)),
                 }

@@ -19,8 +19,11 @@ NEUTRAL = "none"
 """The column of cases that need no framework."""
 
 _PLACE = re.compile(
-    r"(?:(?:after )?(?:step|device iteration|accumulation step|replica|stage|update|sample) \d+(?:, )?)+"
+    r"(?:(?:after )?(?:step|device iteration|accumulation step|replica|stage|update|sample|value) \d+(?:, )?)+"
+    r"(?: \((?:before|after)[^)]*\))?"
 )
+_OF_PLACE = re.compile(rf",? (?:of|at|in|on)? ?{_PLACE.pattern}")
+_WEIGHT = re.compile(r"(?:\bthe |\b\w+(?:\.\w+)*\.|^)(weight|bias)\b")
 _NUMBER = re.compile(r"-?\b\d[\d.,]*(?:e[+-]?\d+)?\b|\[[^\]]*\]|'[^']*'")
 
 
@@ -59,7 +62,8 @@ class Result:
     def place(self) -> str:
         """Where the wrong value stands, decoded; empty if the sentence does not say it."""
         found = _PLACE.search(self.sentence)
-        return found.group(0).rstrip(", ") if found and self.outcome == FAILED else ""
+        words = found.group(0).rstrip(", ") if found and self.outcome == FAILED else ""
+        return re.sub(r" \((.*)\)$", r": \1", words)
 
     @property
     def command(self) -> str:
@@ -68,8 +72,11 @@ class Result:
 
     @property
     def kind_of_failure(self) -> str:
-        """The sentence without its numbers: cases that fail for one cause share it."""
-        return _NUMBER.sub("#", self.sentence.partition(": ")[0] if self.cause == CHECK else self.sentence)
+        """The sentence without place, numbers and names of weights: cases that fail for one cause share it."""
+        if self.cause != CHECK:
+            return _NUMBER.sub("#", self.sentence)
+        words = _OF_PLACE.sub("", self.sentence.partition(": ")[0])
+        return _NUMBER.sub("#", _WEIGHT.sub(r"a \1", words)).replace(" differs at #", " differs")
 
     def entry(self) -> Dict[str, Any]:
         """The line of the journal, without what is empty."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 KINDS = ("forward", "recompute", "backward", "reduce", "update")
 MOST_OF_A_FRAMEWORK = 3
 LEFT, WIDTH, ROW = 60.0, 930.0, 20
+LABELLED = 15.0
+"""The width from which a slot bears the number of its micro-batch."""
 TICK = 1000.0
 """Microseconds of a trace that stand for a tick: a plan has no other time."""
 
@@ -71,6 +73,7 @@ def drawn(record: Record) -> List[Dict[str, Any]]:
                         "width": max(1.0, step - 1),
                         "kind": kind,
                         "title": _words(tick, ipu, stage, micro_batch, kind),
+                        "label": str(micro_batch) if micro_batch >= 0 and step >= LABELLED else "",
                     }
                     for tick, _, ipu, stage, micro_batch, kind in slots
                 ],

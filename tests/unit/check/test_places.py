@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check, nets
+from ipu_conformance.check.places import of_step
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.oracle.training.train import train
 from ipu_conformance.run import RunConfig, RunRecord
 from tests.unit.check.conftest import Reasoned, sentence
 
 CONFIG = RunConfig(device_iterations=2, gradient_accumulation=5, replicas=3, steps=2)
+SEEN = " (after the first update)"
 LAYOUTS = {
     layout: replace(CONFIG, output_layout=layout, unbiased_statistics=layout != "paddle")
     for layout in ("poptorch", "paddle", "tensorflow")
@@ -50,7 +52,8 @@ def test_a_loss_is_named_by_its_place(layout: str, iteration: int, accumulation:
     flat = (iteration * 5 + accumulation) * 3 + replica
 
     assert subject(LAYOUTS[layout], "losses", 1, flat) == (
-        f"the loss of step 1, device iteration {iteration}, accumulation step {accumulation}, replica {replica}"
+        f"the loss of step 1, device iteration {iteration}, accumulation step {accumulation}, replica {replica} "
+        f"(after {2 + iteration} updates)"
     )
 
 
@@ -60,18 +63,19 @@ def test_an_output_is_named_by_its_sample_too(layout: str) -> None:
     flat = ((1 * 5 + 3) * 3 + 2) * 2 * 5 + 1 * 5 + 4
 
     assert subject(LAYOUTS[layout], "outputs", 0, flat) == (
-        "the output of step 0, device iteration 1, accumulation step 3, replica 2, sample 1, value 4"
+        "the output of step 0, device iteration 1, accumulation step 3, replica 2, sample 1, value 4 "
+        "(after the first update)"
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "flat", "words"),
     [
-        ({"output_mode": "every_n", "output_period": 5}, 4, "device iteration 1, accumulation step 4, replica 1"),
-        ({"output_mode": "every_n", "output_period": 2}, 7, "device iteration 1, accumulation step 0, replica 1"),
-        ({"output_mode": "final"}, 2, "device iteration 1, accumulation step 4, replica 2"),
+        ({"output_mode": "every_n", "output_period": 5}, 4, f"device iteration 1, accumulation step 4, replica 1{SEEN}"),
+        ({"output_mode": "every_n", "output_period": 2}, 7, f"device iteration 1, accumulation step 0, replica 1{SEEN}"),
+        ({"output_mode": "final"}, 2, f"device iteration 1, accumulation step 4, replica 2{SEEN}"),
         ({"output_mode": "sum"}, 1, "replica 1"),
-        ({"output_mode": "sum", "output_layout": "tensorflow"}, 4, "device iteration 1, replica 1"),
+        ({"output_mode": "sum", "output_layout": "tensorflow"}, 4, f"device iteration 1, replica 1{SEEN}"),
     ],
 )
 def test_an_entry_of_a_mode_is_the_micro_batch_that_it_shows(changes: dict, flat: int, words: str) -> None:
@@ -83,8 +87,31 @@ def test_an_entry_of_a_mode_is_the_micro_batch_that_it_shows(changes: dict, flat
 
 def test_what_there_is_one_of_is_not_named() -> None:
     """One replica, one device iteration and no accumulation leave the step."""
-    assert subject(RunConfig(), "losses", 0, 0) == "the loss of step 0"
-    assert subject(RunConfig(gradient_accumulation=3), "losses", 0, 2) == "the loss of step 0, accumulation step 2"
+    assert subject(RunConfig(), "losses", 0, 0) == "the loss of step 0 (before the first update)"
+    assert subject(RunConfig(gradient_accumulation=3, steps=2), "losses", 1, 2) == (
+        f"the loss of step 1, accumulation step 2{SEEN}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"update": "run"}, " (before the first update)"),
+        ({"update": "micro_batch"}, ""),
+    ],
+)
+def test_updates_are_counted_where_a_micro_batch_waits_for_them(changes: dict, words: str) -> None:
+    """With one update a step all its micro-batches come before; with one a micro-batch no count is the same for all."""
+    config = replace(RunConfig(device_iterations=4, steps=2), **changes)
+
+    assert of_step("losses", 0, config, (4,))((2,)) == f"the loss of step 0, device iteration 2{words}"
+
+
+def test_inference_updates_nothing() -> None:
+    """So it has no count of updates."""
+    config = RunConfig(device_iterations=4, steps=2).inference()
+
+    assert of_step("losses", 1, config, (4,))((2,)) == "the loss of step 1, device iteration 2"
 
 
 @pytest.mark.parametrize(("name", "stage"), [("fc1.weight", 0), ("fc3.bias", 2), ("fc4.weight", 2)])
@@ -117,7 +144,7 @@ def test_places_are_named_within_a_tolerance_too() -> None:
     run = recorded(CONFIG)
     loose = Reasoned(0.5)
     other = changed(run, "losses", 1, 29)
-    where = "the loss of step 1, device iteration 1, accumulation step 4, replica 2"
+    where = "the loss of step 1, device iteration 1, accumulation step 4, replica 2 (after 3 updates)"
 
     class Tolerance:
         losses = (loose, loose)

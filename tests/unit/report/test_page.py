@@ -54,10 +54,11 @@ class Reader(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.open, self.sections, self.links = [], {"": ""}, []
+        self.open, self.sections, self.links, self.names = [], {"": ""}, [], set()
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
+        self.names.add(values.get("id"))
         self.links += [values[name] for name in ("href", "src") if name in values]
         if tag == "h2":
             self.sections[values["id"]] = ""
@@ -86,7 +87,9 @@ def test_the_page_needs_no_network(folder, read):
 
     assert files
     assert [link for link in files if not (folder / link).is_file()] == []
-    assert [link[1:] for link in read.links if link.startswith("#")] == [name for name, _ in page.SECTIONS]
+    within = [link[1:] for link in read.links if link.startswith("#")]
+    assert within == ["cause-1", *(name for name, _ in page.SECTIONS)]
+    assert [name for name in within if name not in read.names] == []
 
 
 def test_every_section_is_there_in_order(read):
@@ -95,18 +98,20 @@ def test_every_section_is_there_in_order(read):
 
 
 def test_the_verdict_comes_first_with_its_reasons(read):
-    """And what it rests on."""
+    """And what it means, what went wrong by cause, and what it rests on."""
     assert "NOT QUALIFIED" in read.sections[""]
+    assert "The device does not do what the specification says: 2 of 7 cases failed." in read.sections[""]
+    assert re.search(r"2the loss differsstep 0, replica 2poptorch", read.sections[""])
     assert f"{CASES[1]} failed: the loss of step 0, replica 2 differs" in read.sections[""]
     assert "1 of 2 passed for these frameworks" in read.sections["rests"]
     assert "serial: A-17" in read.sections["rests"]
 
 
 def test_failures_are_grouped_by_cause_with_sentence_place_and_command(read):
-    """Two cases whose sentences differ by numbers have one cause."""
+    """Two cases whose sentences differ by place and numbers have one cause."""
     shown = read.sections["failures"]
 
-    assert "the loss of step #, replica # differs (2)" in shown
+    assert "the loss differs (2)" in shown
     assert "place: step 0, replica 2" in shown
     assert f"ipu-conformance case '{CASES[1]}'" in shown
 
@@ -142,6 +147,7 @@ def test_a_timeline_has_a_row_an_ipu_and_its_memory(read, folder):
 
     assert [ipu for ipu, _ in figure["ipus"]] == [0, 1]
     assert [slot["kind"] for slot in figure["slots"]] == ["forward", "forward", "forward", "backward", "update"]
+    assert [slot["label"] for slot in figure["slots"]] == ["0", "0", "1", "0", ""]
     assert figure["memory"] == [
         {"ipu": 0, "sizes": ["2.0 KiB", "3.0 MiB"]},
         {"ipu": 1, "sizes": ["4.0 KiB", "5.0 MiB"]},
