@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
 
@@ -15,6 +16,8 @@ pytest_plugins = ["pytester"]
 
 FOLDER = pytest.StashKey[str]()
 VARIABLE = "TMPDIR"
+LAST = -1000
+"""The place of the folder among what is cleaned up at exit: multiprocessing removes its own at -100."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -32,9 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
     def forget() -> None:
         _use(before)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
     config.add_cleanup(forget)
+
+
+def _remove(folder: str) -> None:
+    """Remove the folder; one that multiprocessing has a folder in goes after that, which is removed at exit."""
+    if "multiprocessing.util" in sys.modules:
+        util: Any = sys.modules["multiprocessing.util"]
+        util.Finalize(None, shutil.rmtree, args=(folder,), kwargs={"ignore_errors": True}, exitpriority=LAST)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _use(folder: Optional[str]) -> None:

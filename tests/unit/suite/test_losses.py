@@ -132,12 +132,19 @@ def test_a_run_that_ends_early_fails(pytester):
 def test_a_run_may_remove_its_temporary_files(pytester):
     """The exit code is that of the run, also where the folder for temporary files goes with it."""
     pytester.makeconftest((ROOT / "conftest.py").read_text())
-    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+    pytester.makepyfile(
+        "import os, pathlib\nfrom multiprocessing import util\nimport pytest\n\n@pytest.mark.ipu\n"
+        "def test_a():\n    pathlib.Path('place').write_text(util.get_temp_dir())\n"
+    )
 
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:pytester")
 
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.OK
+    assert "Traceback" not in result.stderr.str()
+    place = Path((pytester.path / "place").read_text())
+    assert place.parent.name.startswith("ipu-conformance-")
+    assert not place.parent.exists()
 
 
 def test_an_exit_after_the_last_case_fails_the_run(pytester):

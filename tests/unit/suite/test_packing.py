@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import execnet
 import pytest
 
-from ipu_conformance.workers.packing import PACKED, TYPE
+from ipu_conformance.workers.packing import PACKED, TYPE, Packing
+
+
+@pytest.fixture(autouse=True)
+def _packing(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Only a run with workers packs its reports by itself."""
+    plugins, packing = pytestconfig.pluginmanager, Packing()
+    if any(isinstance(plugin, Packing) for plugin in plugins.get_plugins()):
+        yield
+        return
+    plugins.register(packing)
+    yield
+    plugins.unregister(packing)
 
 
 def report(**fields: Any) -> pytest.TestReport:
