@@ -21,7 +21,7 @@ from ipu_conformance.triangulation import Triangulation
 from ipu_conformance.workers import ending, full_disk, garbage, guard, hooks, stacks
 from ipu_conformance.workers.garbage import GARBAGE
 from ipu_conformance.workers.packing import Packing
-from ipu_conformance.workers.watch import Watch, opened
+from ipu_conformance.workers.watch import WATCH, Watch, opened
 
 if TYPE_CHECKING:
     from ipu_conformance.frameworks import Driver
@@ -78,7 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Packing(), "ipu_conformance_packing")
         hooks.limit(config)
     if hasattr(config, "workerinput"):
-        config.pluginmanager.register(Watch(opened(Path(config.workerinput["ipu_stacks"]))), "ipu_conformance_watch")
+        stacks = Path(config.workerinput["ipu_stacks"])
+        config.pluginmanager.register(Watch(opened(stacks), opened(hooks.devices_beside(stacks))), WATCH)
     elif not config.getoption("tx", None) and guard.is_possible():
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
     _record(config)

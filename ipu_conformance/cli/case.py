@@ -18,10 +18,9 @@ class CaseError(ConformanceError):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument(
-        "id",
-        help=f"the case, as a failure names it: {EXAMPLE}",
-    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # an id in two lines is none
+    parser.epilog = f"example:\n  ipu-conformance case '{EXAMPLE}'"
+    parser.add_argument("id", help="the case, as a failure names it: file.py::name, below the suite's folder")
     target = OPTIONS["target"]
     parser.add_argument(target.flag, dest="target", metavar="TARGET", default="auto", help=target.help)
 

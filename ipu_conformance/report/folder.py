@@ -102,7 +102,8 @@ def verdict_of(record: Record) -> Verdict:
             interrupted=record.ended,
         )
     )
-    return replace(verdict, remarks=(*verdict.remarks, *repetitions.remarks(record.repeats)))
+    of_devices = repetitions.remarks(record.repeats) + repetitions.remarks_of_lost(record.results)
+    return replace(verdict, remarks=(*verdict.remarks, *of_devices))
 
 
 def _why_not_selected(run: Mapping[str, Any], case: str) -> str:

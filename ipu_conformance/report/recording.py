@@ -272,9 +272,11 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
     failed = next((report for report in phases if report.failed), None)
     skipped = next((report for report in phases if report.skipped), None)
     outcome, sentence, cause, details = PASSED, "", "", ""
+    devices = told.get("devices", ())
     if failed is not None:
         outcome, details = FAILED, str(failed.longreprtext)[-MOST_DETAILS:]
         default = (ERROR, str(failed.longrepr).strip().splitlines()[-1])
+        devices = getattr(getattr(failed.longrepr, "lost", None), "devices", devices)
         if _is_lost(failed) or failed.when not in ("setup", "call", "teardown"):
             default = (CRASH, str(getattr(failed.longrepr, "lost", "the process that ran the case died")))
         cause, sentence = getattr(failed, "ipu_failure", default)
@@ -294,7 +296,7 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         timelines=tuple(told.get("timelines", ())),
         graphs=tuple(told.get("graphs", ())),
         run=told.get("run"),
-        devices=tuple(told.get("devices", ())),
+        devices=tuple(devices),
         at=_now(),
         worker=_worker(phases[-1]),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Dict, List, Mapping, Sequence
 
-JOINED = "+"
-"""Between the devices of a case that needs several: d2+d3+d4."""
+from ipu_conformance.report.results import CRASH, Result
+from ipu_conformance.workers.leases import JOINED
+
 Repeats = Mapping[str, Mapping[str, Sequence[str]]]
 """Outcomes by case, then by the devices that it was repeated on."""
 
@@ -68,6 +70,16 @@ def remarks(repeats: Repeats) -> List[str]:
     ]
     everywhere = [case for case in repeats if case not in shared]
     return sentences + [f"{case}: {sentence(repeats[case])}." for case in everywhere]
+
+
+def remarks_of_lost(results: Mapping[str, Result]) -> List[str]:
+    """A sentence for each device on which cases were lost: they took their process with them and are not repeated."""
+    lost = [result for result in results.values() if result.cause == CRASH and result.devices]
+    counts = Counter(device for result in lost for device in result.devices)
+    return [
+        f"Device {device} was in use by {count} of {len(lost)} cases that crashed or hung in native code."
+        for device, count in sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    ]
 
 
 def _failed(outcomes: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ import pytest
 
 from ipu_conformance.cases import command_of
 from ipu_conformance.workers import ending
-from ipu_conformance.workers.watch import Loss, LossReport, Watch, content, loss
+from ipu_conformance.workers.watch import WATCH, Loss, LossReport, Watch, content, loss
 
 PR_SET_PDEATHSIG = 1
 PAUSE = 0.05
@@ -160,7 +160,7 @@ def run_in_children(config: pytest.Config) -> None:
 
     All that a run does at its end the child has done.
     """
-    written, stacks = unnamed_file(), unnamed_file()
+    written, stacks, devices = unnamed_file(), unnamed_file(), unnamed_file()
     lost: Dict[str, Loss] = {}
     while True:
         before = progress(written)
@@ -169,15 +169,16 @@ def run_in_children(config: pytest.Config) -> None:
         if not child:
             _end_with_parent()
             config.pluginmanager.register(Child(config, written, before, lost), "ipu_conformance_child")
-            config.pluginmanager.register(Watch(stacks), "ipu_conformance_watch")
+            config.pluginmanager.register(Watch(stacks, devices), WATCH)
             return
         code = _wait(child)
         after = progress(written)
         if after.code is not None:
             os._exit(after.code or (128 - code if code < 0 else code))
-        ended = loss(content(stacks), code)
-        stacks.seek(0)
-        stacks.truncate()
+        ended = loss(content(stacks), code, content(devices))
+        for file in (stacks, devices):
+            file.seek(0)
+            file.truncate()
         if after.inside is None or after.inside in lost:
             _say(config, f"The run ended between two cases, before all of them were finished ({ended}).")
             _flush(config)

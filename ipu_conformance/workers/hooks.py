@@ -83,9 +83,11 @@ class XdistHooks:
         path, _, name = crashitem.partition("::")
         report.location = (path, None, name)
         stacks = self._stacks_of(report.node)
-        written = stacks.read_text(errors="replace") if stacks.exists() else ""
+        written, devices = (
+            path.read_text(errors="replace") if path.exists() else "" for path in (stacks, devices_beside(stacks))
+        )
         command = command_of(crashitem, path_of(crashitem, report.node.config))
-        report.longrepr = LossReport(path, loss(written, _exit_code(report.node)), command)
+        report.longrepr = LossReport(path, loss(written, _exit_code(report.node), devices), command)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
@@ -93,6 +95,11 @@ class XdistHooks:
         left_out = getattr(node, "workeroutput", {}).get("ipu_left_out")
         if left_out is not None:
             node.config.stash[TALLY].left_out = left_out
+
+
+def devices_beside(stacks: Path) -> Path:
+    """The file for the devices of the case under way, beside that for its stacks."""
+    return stacks.with_name(f"{stacks.name}.devices")
 
 
 def _exit_code(node: Any) -> Optional[int]:

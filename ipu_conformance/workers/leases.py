@@ -19,6 +19,8 @@ FOLDER_VARIABLE = "IPU_CONFORMANCE_LEASES"
 FOLDER = "/tmp/ipu-conformance-leases"
 """Where all processes of a machine look; not the folder of temporary files, of which a run has its own."""
 POLLED = 0.02
+JOINED = "+"
+"""Between the devices of a case that needs several: d2+d3+d4."""
 _GATE = "gate"
 
 

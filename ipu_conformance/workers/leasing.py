@@ -14,9 +14,9 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from ipu_conformance import notes
-from ipu_conformance.report.repetitions import JOINED
 from ipu_conformance.targets import Target
-from ipu_conformance.workers.leases import LeaseError, Leases
+from ipu_conformance.workers.leases import JOINED, LeaseError, Leases
+from ipu_conformance.workers.watch import WATCH
 
 TIME_LIMIT = 600.0
 """Seconds that a case waits for its devices."""
@@ -61,7 +61,14 @@ class Leasing:
         except LeaseError as error:
             pytest.fail(str(error), pytrace=False)
         target.pin(held)
+        self._note(held)
         notes.tell("devices", list(held))
+
+    def _note(self, devices: Sequence[str]) -> None:
+        """Let who outlives this process know which devices the case holds."""
+        watch: Any = self.config.pluginmanager.getplugin(WATCH)
+        if watch is not None:
+            watch.note_devices(devices)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
@@ -70,6 +77,7 @@ class Leasing:
             return (yield)
         finally:
             self._held.close()
+            self._note(())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:

@@ -86,6 +86,8 @@ def test_who_needs_all_devices_gets_a_turn():
 
 
 TARGET = """
+    import ctypes
+    import os
     import time
 
     from ipu_conformance.targets import Availability, Target
@@ -112,12 +114,20 @@ TARGET = """
     RUNS = {}
 
 
+    def hang():
+        if not os.environ.get("HANGS_IN_C"):
+            time.sleep(60)
+        library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(256)
+        library.pthread_mutex_lock(mutex)
+        library.pthread_mutex_lock(mutex)
+
+
     def compute():
         '''What a program on the pinned devices gives: d3 is wrong every second time, d5 hangs.'''
         for device in PINNED:
             RUNS[device] = RUNS.get(device, 0) + 1
         if "d5" in PINNED:
-            time.sleep(60)
+            hang()
         return 41 if "d3" in PINNED and RUNS["d3"] % 2 else 42
 """
 CASES = """
@@ -165,6 +175,46 @@ def test_the_report_names_the_flaky_and_the_hanging_device(pytester, installed, 
     assert any(each.startswith("Device d3 failed 6 of 8 repetitions of cases that pass on others.") for each in remarks)
     assert any(each.startswith("Device d5 failed 8 of 8 repetitions of cases that pass on others.") for each in remarks)
     assert any("test_wrong_everywhere: repeated on each device it failed on all of them." in each for each in remarks)
+    assert verification.complaints(pytester.path / "out") == []
+
+
+NATIVE = """
+    import eight
+    import pytest
+
+    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(1)]
+
+    @pytest.mark.ipus(3)
+    def test_on_three():
+        assert eight.compute() == 42
+
+    @pytest.mark.ipus(6)
+    def test_on_six():
+        assert eight.compute() == 42
+
+    @pytest.mark.ipus(7)
+    def test_on_seven():
+        assert eight.compute() == 42
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
+def test_a_device_that_hangs_in_native_code_is_named(pytester, installed, monkeypatch, workers):  # noqa: F811
+    """Its cases are lost with their processes, and say which devices they held."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("HANGS_IN_C", "1")
+    pytester.makepyfile(test_devices=textwrap.dedent(NATIVE))
+    options = ["-m", "ipu", "--ipu-target", "eight", "--ipu-report", "out", "-p", "no:cacheprovider", *workers]
+    result = pytester.runpytest_subprocess(*options)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    report = report_folder.read_report(pytester.path / "out")
+    sentences = {row["case"].rpartition("::")[2]: row.get("sentence", "") for row in report["cases"]}
+    assert [case for case, said in sentences.items() if said.startswith("hang: ")] == ["test_on_seven", "test_on_six"]
+    assert sentences["test_on_six"].endswith("(on d0+d1+d2+d3+d4+d5)")
+    remarks = report["verdict"]["remarks"]
+    assert "Device d5 was in use by 2 of 2 cases that crashed or hung in native code." in remarks
+    assert "Device d6 was in use by 1 of 2 cases that crashed or hung in native code." in remarks
     assert verification.complaints(pytester.path / "out") == []
 
 
