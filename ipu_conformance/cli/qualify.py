@@ -22,6 +22,7 @@ from ipu_conformance.report import journal, sharding
 from ipu_conformance.report.display import Display
 from ipu_conformance.report.preflight import examine
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
+from ipu_conformance.workers.memory_file import memory_file
 
 POLLED = 0.1
 PATIENCE = 60.0
@@ -64,11 +65,10 @@ def run(args: argparse.Namespace) -> int:
     selection = select({name: getattr(args, name) for name in ("target", "frameworks", "count", "level")})
     size = _look_at(args.out, resume=args.resume)
     examine(selection, lambda line: print(line, flush=True))
-    with tempfile.TemporaryDirectory(prefix="ipu-conformance-") as folder:
-        log = Path(folder, "pytest.log")
-        with open(log, "wb") as output:
-            was_interrupted = _execute(args, selection, output, folder, size)
-        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    with tempfile.TemporaryDirectory(prefix="ipu-conformance-") as folder, memory_file() as output:
+        was_interrupted = _execute(args, selection, output, folder, size)
+        output.seek(0)
+        said = output.read().splitlines()
     code = _conclude(args.out, said)
     return EXIT_INTERRUPTED if was_interrupted else code
 
@@ -106,7 +106,7 @@ def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     return [*words, *args.pytest]
 
 
-def _execute(args: argparse.Namespace, selection: Selection, output: IO[bytes], temporary: str, size: int) -> bool:
+def _execute(args: argparse.Namespace, selection: Selection, output: IO[str], temporary: str, size: int) -> bool:
     """Run pytest and show how far it is; whether it was interrupted."""
     environment = {**os.environ, "TMPDIR": temporary}
     environment.pop("PYTEST_ADDOPTS", None)

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ipu_conformance.check.failure import CaseReference
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workers.scheduling import framework_of
 
@@ -68,6 +67,8 @@ class Result:
     @property
     def command(self) -> str:
         """The command line that runs the case alone."""
+        from ipu_conformance.check.failure import CaseReference  # checks import NumPy
+
         return CaseReference(self.case).command()
 
     @property

@@ -14,7 +14,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 import warnings
 from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Set, Tuple
@@ -23,6 +22,7 @@ import pytest
 
 from ipu_conformance.cases import command_of
 from ipu_conformance.workers import ending
+from ipu_conformance.workers.memory_file import memory_file
 from ipu_conformance.workers.watch import WATCH, Loss, LossReport, Watch, content, loss
 
 PR_SET_PDEATHSIG = 1
@@ -160,7 +160,7 @@ def run_in_children(config: pytest.Config) -> None:
 
     All that a run does at its end the child has done.
     """
-    written, stacks, devices = unnamed_file(), unnamed_file(), unnamed_file()
+    written, stacks, devices = memory_file(), memory_file(), memory_file()
     lost: Dict[str, Loss] = {}
     while True:
         before = progress(written)
@@ -187,13 +187,6 @@ def run_in_children(config: pytest.Config) -> None:
         written.write("\n" + json.dumps(["end", after.inside]) + "\n")
         written.flush()
         _say(config, f"{after.inside} was lost ({ended}); the others go on in another process.")
-
-
-def unnamed_file() -> IO[str]:
-    """A file that no clean-up removes and, where the system has memory for files, no full disk cuts short."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("ipu-conformance"), "w+")
-    return tempfile.TemporaryFile("w+")
 
 
 def _fork() -> int:

@@ -68,7 +68,7 @@ class XdistHooks:
         """Spread by framework, unless another distribution was asked for."""
         if config.getoption("dist") != "load":
             return None
-        from ipu_conformance.workers.scheduling import FrameworkScheduling
+        from ipu_conformance.workers.scheduler import FrameworkScheduling
 
         return FrameworkScheduling(config, log)
 

@@ -71,8 +71,16 @@ def test_an_output_is_named_by_its_sample_too(layout: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "flat", "words"),
     [
-        ({"output_mode": "every_n", "output_period": 5}, 4, f"device iteration 1, accumulation step 4, replica 1{SEEN}"),
-        ({"output_mode": "every_n", "output_period": 2}, 7, f"device iteration 1, accumulation step 0, replica 1{SEEN}"),
+        (
+            {"output_mode": "every_n", "output_period": 5},
+            4,
+            f"device iteration 1, accumulation step 4, replica 1{SEEN}",
+        ),
+        (
+            {"output_mode": "every_n", "output_period": 2},
+            7,
+            f"device iteration 1, accumulation step 0, replica 1{SEEN}",
+        ),
         ({"output_mode": "final"}, 2, f"device iteration 1, accumulation step 4, replica 2{SEEN}"),
         ({"output_mode": "sum"}, 1, "replica 1"),
         ({"output_mode": "sum", "output_layout": "tensorflow"}, 4, f"device iteration 1, replica 1{SEEN}"),

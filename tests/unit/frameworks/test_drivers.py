@@ -288,9 +288,7 @@ def test_the_slots_of_a_keras_model_follow_the_oracle_s_order(driver: Any, name:
     """Every stage takes micro-batches in the specified order on every replica, and the memory of each IPU is told."""
     net, told = nets.mlp(), []
     stages = tuple(3 * number // len(net.layers) for number in range(len(net.layers)))
-    config = replace(
-        CONFIGS[name], stages=stages, schedule=schedule, gradient_accumulation=12, replicas=2, steps=1
-    )
+    config = replace(CONFIGS[name], stages=stages, schedule=schedule, gradient_accumulation=12, replicas=2, steps=1)
     with notes.heard_by(lambda kind, facts: told.append(facts) if kind == "timeline" else None):
         run = driver.train(net, config, distinct_micro_batches(net, config))
 

@@ -253,3 +253,26 @@ def test_a_read_only_checkout_passes(pytester, monkeypatch):
 
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("words", "spared"),
+    [
+        (["--help"], {"numpy", "pytest", "jinja2"}),
+        (["qualify", "--help"], {"numpy", "pytest", "jinja2"}),
+        (["report", "verify", "nowhere"], {"numpy", "pytest", "jinja2"}),
+        (["doctor"], {"pytest", "jinja2"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_command_imports_what_it_needs(words, spared, tmp_path):
+    """Commands that run no case start at once: without pytest, and without any framework."""
+    program = (
+        "import sys\nfrom ipu_conformance.cli import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+
+    assert set(answer.stderr.splitlines()[-1].split()) & {*spared, "xdist", "torch", "tensorflow", "paddle"} == set()

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipu_conformance.workers.scheduler import FrameworkScheduling
 from ipu_conformance.workers.scheduling import (
     CHUNK,
     NEUTRAL,
     THREADS,
-    FrameworkScheduling,
     chunks,
     cost,
     framework_of,
