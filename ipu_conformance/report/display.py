@@ -17,6 +17,8 @@ from ipu_conformance.workers.scheduling import cost, framework_of
 NEUTRAL = "none"
 EVERY_SHARE, EVERY_SECONDS = 0.1, 60.0
 """How often a line is printed that no terminal draws over."""
+LEAST_SHARE = 0.02
+"""The share of a run from which the time left is estimated: the first cases import their frameworks."""
 REDRAWN = 0.5
 """Seconds between two pictures of the table."""
 
@@ -28,6 +30,8 @@ class Progress:
         self.planned: Dict[str, float] = {}
         self.done: Dict[str, Result] = {}
         self.failures: List[Result] = []
+        self.before = 0.0
+        """Seconds that passed before the cases were known: they say nothing about the speed of cases."""
         self._spent = self._here = 0.0
 
     def feed(self, entry: Mapping[str, Any], *, earlier: bool) -> None:
@@ -60,9 +64,10 @@ class Progress:
         if skipped:
             words.append(f"{skipped} skipped")
         words.append(_time(seconds))
-        left = sum(self.planned.values()) - self._spent
-        if self._here and left:
-            words.append(f"about {_time(seconds * left / self._here)} left")
+        whole = sum(self.planned.values())
+        left = whole - self._spent
+        if self._here >= LEAST_SHARE * whole and left:
+            words.append(f"about {_time((seconds - self.before) * left / self._here)} left")
         return ", ".join(words)
 
     def table(self) -> List[str]:
@@ -94,8 +99,11 @@ class Display:
 
     def update(self, *, last: bool = False) -> None:
         """Read what is new, and show it if it is time."""
+        began = not self.progress.planned
         self._read()
         now = time.monotonic()
+        if began and self.progress.planned:
+            self.progress.before = now - self._begin
         if self._tall:
             if last or now - self._last >= REDRAWN:
                 self._last = now

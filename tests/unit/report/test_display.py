@@ -37,6 +37,20 @@ def test_a_line_has_counts_and_the_time_left():
     )
 
 
+def test_what_comes_before_the_cases_says_nothing_about_the_time_left():
+    """Nor does the first of many cases, which imports its framework."""
+    progress = Progress()
+    progress.feed({"kind": "plan", "cases": [f"a/test_a.py::test_a[{number}]" for number in range(100)]}, earlier=False)
+    progress.before = 60.0
+    said = []
+    for number in range(20):
+        progress.feed(passed(f"a/test_a.py::test_a[{number}]").entry(), earlier=False)
+        said.append(progress.line(60.0 + number + 1))
+
+    assert said[0] == "1 of 100 cases (1%), 0 failed, 1 min 1 s"
+    assert said[-1] == "20 of 100 cases (20%), 0 failed, 1 min 20 s, about 1 min 20 s left"
+
+
 def test_what_an_earlier_run_did_says_nothing_about_the_time_left():
     """Its seconds are not this run's."""
     results = [passed(CASES[4]), passed(CASES[3]), passed(CASES[5])]
