@@ -153,7 +153,6 @@ def _conclude(folder: Path, said: Sequence[str]) -> int:
     if not (folder / report_folder.MANIFEST).exists():
         if not (folder / journal.FILE).exists():
             raise QualifyError("pytest ended before any case: " + " / ".join(line for line in said[-SHOWN:] if line))
-        print("\n".join(said[-SHOWN:]), file=sys.stderr)
         left = journal.Journal(folder / journal.FILE)
         try:
             report_folder.write(folder, left.entries)
@@ -162,6 +161,7 @@ def _conclude(folder: Path, said: Sequence[str]) -> int:
             raise QualifyError(f"{folder} cannot be written: {error.strerror}; {advice}.") from error
         finally:
             left.close()
+        print("\n".join(said[-SHOWN:]), file=sys.stderr)
     report = report_folder.read_report(folder)
     print("\n".join(report_folder.spoken(report_folder.verdict_from(report["verdict"]))))
     print(f"report: {folder / report_folder.PAGE}")
