@@ -50,7 +50,7 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
     columns = _columns(results)
     listed = mandatory.of_frameworks(record.run["mandatory"]["cases"], list(record.run["frameworks"]))
     groups = _groups(results, mandatory.Advisory(record.run["advisory"]), record.repeats)
-    failures = [reason for reason in verdict.reasons if _is_failure(reason)]
+    failures = [reason for reason in verdict.reasons if _is_failure(reason, record.results)]
     return _template().render(
         verdict=verdict,
         tone="good" if verdict.word == QUALIFIED else "open" if verdict.word == INCOMPLETE else "bad",
@@ -135,9 +135,9 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeat
     ]
 
 
-def _is_failure(reason: str) -> bool:
+def _is_failure(reason: str, results: Mapping[str, Result]) -> bool:
     """Whether a reason of a verdict is about failed cases, which the page shows by cause."""
-    return " failed: " in reason or reason.endswith("more cases failed.")
+    return reason.partition(" failed: ")[0] in results or reason.endswith("more cases failed.")
 
 
 def _skipped(results: Sequence[Result], listed: Any) -> List[Dict[str, Any]]:

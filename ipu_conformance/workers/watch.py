@@ -7,6 +7,7 @@ threads and ends the process, and whoever started the process notices.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -47,10 +48,11 @@ class Watch:
 
     def note_devices(self, devices: Sequence[str]) -> None:
         """Write down which devices the case under way holds; none at its end."""
-        self._devices.seek(0)
-        self._devices.truncate()
-        self._devices.write("\n".join(devices))
-        self._devices.flush()
+        with contextlib.suppress(OSError):  # nowhere to write to: a lost case then names no devices
+            self._devices.seek(0)
+            self._devices.truncate()
+            self._devices.write("\n".join(devices))
+            self._devices.flush()
 
     @pytest.hookimpl(optionalhook=True, wrapper=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:

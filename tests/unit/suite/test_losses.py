@@ -11,7 +11,7 @@ import pytest
 
 from ipu_conformance.cases import suite_folder
 from ipu_conformance.workers import guard, hooks
-from ipu_conformance.workers.watch import loss, patience
+from ipu_conformance.workers.watch import Watch, loss, opened, patience
 
 ROOT = Path(__file__).resolve().parents[3]
 LOSSES = """
@@ -179,6 +179,15 @@ def test_an_exit_after_the_last_case_fails_the_run(pytester):
 
     assert result.ret != pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["*test_a was lost (exit: *", "The run ended between two cases, *"])
+
+
+def test_a_worker_without_a_folder_for_its_files_runs_cases(tmp_path):
+    """One on another machine says neither where it hangs nor on which devices."""
+    nowhere = tmp_path / "missing" / "gw0"
+    watch = Watch(opened(nowhere), opened(nowhere))
+
+    watch.note_devices(["d3", "d5"])
+    watch.note_devices([])
 
 
 def test_a_case_has_time_for_its_own_end():
