@@ -184,10 +184,10 @@ def test_an_exit_after_the_last_case_fails_the_run(pytester):
 def test_a_worker_without_a_folder_for_its_files_runs_cases(tmp_path):
     """One on another machine says neither where it hangs nor on which devices."""
     nowhere = tmp_path / "missing" / "gw0"
-    watch = Watch(opened(nowhere), opened(nowhere))
-
-    watch.note_devices(["d3", "d5"])
-    watch.note_devices([])
+    with opened(nowhere) as stacks, opened(nowhere) as devices:
+        watch = Watch(stacks, devices)
+        watch.note_devices(["d3", "d5"])
+        watch.note_devices([])
 
 
 def test_a_case_has_time_for_its_own_end():

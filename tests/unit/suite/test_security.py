@@ -32,9 +32,9 @@ def found(tree):
             function = node.func
             if isinstance(function, ast.Name) and function.id in ("eval", "exec"):
                 yield function.id
-            if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-                if function.value.id in MODULES and function.attr.rstrip("s") in ("load", "dump"):
-                    yield f"{function.value.id}.{function.attr}"
+            owner = getattr(getattr(function, "value", None), "id", None)
+            if owner in MODULES and function.attr.rstrip("s") in ("load", "dump"):
+                yield f"{owner}.{function.attr}"
             for word in node.keywords:
                 value = getattr(word.value, "value", None)
                 if (word.arg, value) in (("weights_only", False), ("allow_pickle", True)):
