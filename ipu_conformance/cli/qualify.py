@@ -63,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
         raise QualifyError(f"-n is {args.workers}; give a whole number from 1.")
     sharding.parse(args.shard)
     selection = select({name: getattr(args, name) for name in ("target", "frameworks", "count", "level")})
+    if not selection.frameworks:
+        reasons = "; ".join(f"{choice.framework}: {choice.reason}" for choice in selection.choices)
+        raise QualifyError(f"No framework can run ({reasons}); install one, and see `ipu-conformance doctor`.")
     size = _look_at(args.out, resume=args.resume)
     examine(selection, lambda line: print(line, flush=True))
     with tempfile.TemporaryDirectory(prefix="ipu-conformance-") as folder, memory_file() as output:

@@ -14,7 +14,7 @@ from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import preflight, verification
 from ipu_conformance.report.journal import FILE, Journal
 from ipu_conformance.report.preflight import PreflightError
-from ipu_conformance.selection import select
+from ipu_conformance.selection import Selection, select
 
 CASES = """
     import os, signal, time
@@ -134,6 +134,16 @@ def test_what_cannot_begin_is_refused_at_once(small, capsys, prepare, options, s
     answer = capsys.readouterr()
     assert sentence in answer.err
     assert "preflight" not in answer.out
+
+
+def test_without_any_framework_nothing_begins(small, capsys, monkeypatch):
+    """The sentence has the reason for each."""
+    monkeypatch.setattr(Selection, "frameworks", ())
+
+    assert cli.main([*ARGUMENTS]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ipu-conformance: error: No framework can run (poptorch: ")
+    assert said.endswith("); install one, and see `ipu-conformance doctor`.\n")
 
 
 def test_a_folder_in_use_is_refused(small, capsys):
