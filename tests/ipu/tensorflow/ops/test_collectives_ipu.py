@@ -100,7 +100,7 @@ def grouped(rows: np.ndarray, size: int, reduce: Callable[..., Any]) -> np.ndarr
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_replicas_reduce(record: Record, replicas: int, name: str) -> None:
+def test_replicas_reduce(replicas: int, record: Record, name: str) -> None:
     """Sums and means are over all replicas, or over groups of consecutive ones."""
     for group in GROUPS[replicas]:
         what, expected = f"{name} over {group}", grouped(rows_of(replicas), group or replicas, REDUCTIONS[name])
@@ -108,7 +108,7 @@ def test_replicas_reduce(record: Record, replicas: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-def test_gradients_are_reduced_alike(record: Record, replicas: int, name: str) -> None:
+def test_gradients_are_reduced_alike(replicas: int, record: Record, name: str) -> None:
     """The gradient of a reduction is the same reduction, over the same groups, of the gradients that come in."""
     for group in GROUPS[replicas]:
         what = f"the gradient of {name} over {group}"
@@ -116,7 +116,7 @@ def test_gradients_are_reduced_alike(record: Record, replicas: int, name: str) -
         check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 
-def test_gradients_go_back_to_their_replicas(record: Record, replicas: int) -> None:
+def test_gradients_go_back_to_their_replicas(replicas: int, record: Record) -> None:
     """A replica gets the sum of the gradients of what others gathered from it, or those of the pieces that it sent."""
     gathered = incoming_rows(replicas, replicas * WIDTH).reshape(replicas, replicas, WIDTH).sum(axis=0)
     sent = incoming_rows(replicas, WIDTH).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
@@ -132,13 +132,13 @@ def test_a_group_is_a_number_of_replicas(ipu: Any, group: Any) -> None:
         ipu.cross_replica_ops.cross_replica_sum(1.0, group)
 
 
-def test_replicas_are_numbered(record: Record, replicas: int) -> None:
+def test_replicas_are_numbered(replicas: int, record: Record) -> None:
     """The index of a replica is its number, from 0."""
     expected = np.arange(replicas, dtype=np.float32)
     check.identical(actual=record["replication_index"], expected=expected, what="replication_index, by replica")
 
 
-def test_all_gather_stacks(record: Record, replicas: int) -> None:
+def test_all_gather_stacks(replicas: int, record: Record) -> None:
     """Every replica gets the tensors of all under a new leading axis."""
     expected = np.stack([rows_of(replicas)] * replicas)
     check.identical(actual=record["all_gather"], expected=expected, what="all_gather, by replica")
@@ -146,7 +146,7 @@ def test_all_gather_stacks(record: Record, replicas: int) -> None:
         check.identical(actual=values, expected=expected + more, what=f"all_gather of list item {more}, by replica")
 
 
-def test_all_to_all_transposes(record: Record, replicas: int) -> None:
+def test_all_to_all_transposes(replicas: int, record: Record) -> None:
     """Piece s of replica r becomes piece r of replica s."""
     expected = rows_of(replicas).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
     check.identical(actual=record["all_to_all"], expected=expected, what="all_to_all, by replica")
@@ -156,14 +156,14 @@ def test_all_to_all_transposes(record: Record, replicas: int) -> None:
     check.identical(actual=record[name], expected=expected, what=f"{name}, by replica")
 
 
-def test_equal_values_pass(record: Record, replicas: int) -> None:
+def test_equal_values_pass(replicas: int, record: Record) -> None:
     """Assuming values to be equal changes nothing: every replica keeps its own."""
     name = "assume_equal_across_replicas"
     check.identical(actual=record[name], expected=2 * rows_of(replicas), what=f"{name}, by replica")
 
 
 @pytest.mark.parametrize("op", SCATTERED)
-def test_reduce_scatter_leaves_pieces(record: Record, replicas: int, op: str) -> None:
+def test_reduce_scatter_leaves_pieces(replicas: int, record: Record, op: str) -> None:
     """Each replica keeps its piece of the reduced vector, or of its own; zeros fill the last of several pieces."""
     reduce, width = SCATTERED[op], -(-7 // replicas)
 
@@ -173,7 +173,7 @@ def test_reduce_scatter_leaves_pieces(record: Record, replicas: int, op: str) ->
     check.identical(actual=record[op], expected=expected, what=f"reduce_scatter by {op}, by replica")
 
 
-def test_reduce_scatter_takes_a_list(record: Record, replicas: int) -> None:
+def test_reduce_scatter_takes_a_list(replicas: int, record: Record) -> None:
     """Every tensor of a list is reduced and scattered alone."""
     for more, values in enumerate(record["reduce_scatter of two"]):
         expected = (rows_of(replicas) + more).sum(axis=0).reshape(replicas, -1)
