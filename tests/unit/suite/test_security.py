@@ -33,8 +33,9 @@ def found(tree):
             if isinstance(function, ast.Name) and function.id in ("eval", "exec"):
                 yield function.id
             owner = getattr(getattr(function, "value", None), "id", None)
-            if owner in MODULES and function.attr.rstrip("s") in ("load", "dump"):
-                yield f"{owner}.{function.attr}"
+            called = getattr(function, "attr", "")
+            if owner in MODULES and called.rstrip("s") in ("load", "dump"):
+                yield f"{owner}.{called}"
             for word in node.keywords:
                 value = getattr(word.value, "value", None)
                 if (word.arg, value) in (("weights_only", False), ("allow_pickle", True)):
