@@ -293,12 +293,15 @@ def _argument(name: str) -> Function:
     )
 
 
-def _resize(call: Call) -> Array:
+def nearest(call: Call) -> Dict[str, Any]:
+    """The words of a resizing to the nearest value, which is the only one that is known."""
     if str(call.attribute("mode", default="nearest")) != "nearest":
         raise ExecutionError(f"{call.place} interpolates, which is not known: nearest is.")
-    size = call.shape()[2:]
-    word = str(call.attribute("coordinate_transformation_mode", default="asymmetric"))
-    value: Array = oracle("interpolate_nearest", call.x, size=size, coordinates=word)
+    return {"coordinates": str(call.attribute("coordinate_transformation_mode", default="asymmetric"))}
+
+
+def _resize(call: Call) -> Array:
+    value: Array = oracle("interpolate_nearest", call.x, size=call.shape()[2:], **nearest(call))
     return value
 
 

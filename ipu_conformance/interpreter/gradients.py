@@ -12,6 +12,7 @@ from ipu_conformance.interpreter.forward import (
     dropout,
     geometry,
     groups,
+    nearest,
     nll,
     of_probabilities,
     permutation,
@@ -171,6 +172,18 @@ def _gather(call: Call) -> Array:
     return gradient
 
 
+def _concat(call: Call) -> Array:
+    """The part of dy that came from one input; the attributes say where it begins and ends."""
+    start, end = (int(call.attribute(word)) for word in ("start", "end"))
+    return np.take(call[0], range(start, end), axis=int(call.attribute("axis")))
+
+
+def _resize(call: Call) -> Array:
+    """Reads dy and the input."""
+    words = nearest(call)
+    return vjp("interpolate_nearest", call[0], call[1], size=call[0].shape[2:], **words)[0]
+
+
 def _clip(call: Call) -> Array:
     low = float(call.attribute("min", default=-np.inf))
     high = float(call.attribute("max", default=np.inf))
@@ -233,6 +246,9 @@ GRADIENTS: Table = {
     "SliceGrad": _slice,
     "GatherGrad": _gather,
     "ClipGrad": _clip,
+    "ConcatGrad": _concat,
+    "SplitGrad": lambda call: np.concatenate(call.given, axis=int(call.attribute("axis", default=0))),
+    "ResizeGrad": _resize,
     "DropoutGrad": dropout,
 }
 """Every gradient op by its type."""

@@ -16,6 +16,7 @@ from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Table
 from ipu_conformance.interpreter.forward import FORWARD
 from ipu_conformance.interpreter.gradients import GRADIENTS
 from ipu_conformance.interpreter.inputs import Feed, feed
+from ipu_conformance.interpreter.recurrent import RECURRENT
 from ipu_conformance.interpreter.tensorflow import ASSIGNMENTS, TENSORFLOW
 from ipu_conformance.interpreter.updates import ACCUMULATORS, COUNTING, REDUCTIONS, UPDATES, at_rate
 from ipu_conformance.interpreter.updates import CHANGING as UPDATING
@@ -23,7 +24,14 @@ from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.oracle.op import OracleError
 from ipu_conformance.oracle.training.execution import slots
 
-TABLE: Table = {**FORWARD, **GRADIENTS, **UPDATES, **TENSORFLOW, **dict.fromkeys(REDUCTIONS, lambda call: call.x)}
+TABLE: Table = {
+    **FORWARD,
+    **GRADIENTS,
+    **RECURRENT,
+    **UPDATES,
+    **TENSORFLOW,
+    **dict.fromkeys(REDUCTIONS, lambda call: call.x),
+}
 """Every op that the oracle's engine knows."""
 CHANGING = {**UPDATING, **ASSIGNMENTS}
 """The ops among them that change a variable, their first input."""

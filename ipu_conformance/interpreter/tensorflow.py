@@ -87,10 +87,11 @@ def _batch_norm(call: Call) -> Tuple[Array, ...]:
         value = oracle("batch_norm_inference", x, scale, bias, mean, variance, epsilon=epsilon)
         return (_as_given(call, value), *(np.asarray(each) for each in (mean, variance, mean, variance)), np.zeros(()))
     share = float(call.attribute("exponential_avg_factor", default=1.0))
-    moved = oracle("batch_norm_statistics", x, mean, variance, momentum=share, unbiased=True)
-    axes = (0, 2, 3)
+    own = (x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3)))
+    kept = np.size(mean) > 0  # a layer norm is written with this op, and keeps no statistics
+    moved = oracle("batch_norm_statistics", x, mean, variance, momentum=share, unbiased=True) if kept else own
     value = oracle("batch_norm", x, scale, bias, epsilon=epsilon)
-    return (_as_given(call, value), *moved, x.mean(axis=axes), x.var(axis=axes), np.zeros(()))
+    return (_as_given(call, value), *moved, *own, np.zeros(()))
 
 
 def _batch_norm_gradient(call: Call) -> Tuple[Array, ...]:
@@ -127,6 +128,55 @@ def _cross_entropy(call: Call) -> Tuple[Array, Array]:
 def _sum(call: Call) -> Array:
     axes = tuple(int(axis) for axis in np.ravel(call[1]))
     return call[0].sum(axis=axes, keepdims=bool(call.attribute("keep_dims", default=0)))
+
+
+def _mean(call: Call) -> Array:
+    axes = tuple(int(axis) for axis in np.ravel(call[1]))
+    return oracle("mean", call[0], axis=axes, keepdims=bool(call.attribute("keep_dims", default=0)))
+
+
+def _padded(call: Call) -> Array:
+    return oracle("pad", call[0], pads=[(int(a), int(b)) for a, b in call[1]], mode="constant", value=0.0)
+
+
+def _sliced(call: Call) -> Array:
+    """From a begin, a size along each axis; minus one is all that is left."""
+    ends = [None if size == -1 else int(first + size) for first, size in zip(call[1], call[2])]
+    return call[0][tuple(slice(int(first), end) for first, end in zip(call[1], ends))]
+
+
+def _offsets(call: Call) -> Tuple[Array, ...]:
+    """Where each of several joined arrays begins; reads the axis, then their shapes."""
+    axis, shapes = int(call[0]), call.given[1:]
+    begins = np.cumsum([0, *(shape[axis] for shape in shapes[:-1])])
+    return tuple(np.where(np.arange(len(shape)) == axis, begin, 0) for shape, begin in zip(shapes, begins))
+
+
+def _resized(call: Call) -> Dict[str, Any]:
+    if int(call.attribute("align_corners", default=0)):
+        raise ExecutionError(f"{call.place} aligns corners, which is not known.")
+    half = int(call.attribute("half_pixel_centers", default=0))
+    return {"coordinates": "half_pixel" if half else "asymmetric"}
+
+
+def _resize(call: Call) -> Array:
+    """Images with channels last, whatever the attributes say: the op has no other."""
+    size = tuple(int(length) for length in call[1])
+    return oracle("interpolate_nearest", call[0].transpose(FIRST), size=size, **_resized(call)).transpose(LAST)
+
+
+def _resize_gradient(call: Call) -> Array:
+    """Reads dy and the height and width of the input."""
+    dy = call[0].transpose(FIRST)
+    zeros = np.zeros((*dy.shape[:2], *(int(length) for length in call[1])))
+    return vjp("interpolate_nearest", dy, zeros, size=dy.shape[2:], **_resized(call))[0].transpose(LAST)
+
+
+def _segments(call: Call) -> Array:
+    """The sums of the rows with the same number; reads the rows, their numbers and how many sums there are."""
+    sums = np.zeros((int(call[2]), *call[0].shape[call[1].ndim :]))
+    np.add.at(sums, call[1].astype(np.int64), call[0])
+    return sums
 
 
 def _strided(call: Call) -> Array:
@@ -189,6 +239,19 @@ TENSORFLOW: Table = {
             "InvertPermutation": lambda call: np.argsort(call[0]),
             "Transpose": lambda call: call[0].transpose([int(axis) for axis in call[1]]),
             "Sum": _sum,
+            "Mean": _mean,
+            "Prod": lambda call: np.prod(call[0], axis=tuple(int(axis) for axis in np.ravel(call[1]))),
+            "Fill": lambda call: np.full([int(length) for length in call[0]], call[1]),
+            "Einsum": lambda call: np.einsum(str(call.attribute("equation")), *call.given),
+            "Softmax": lambda call: oracle("softmax", call[0], axis=-1),
+            "Pad": _padded,
+            "Slice": _sliced,
+            "ConcatV2": lambda call: np.concatenate(call.given[:-1], axis=int(call.given[-1])),
+            "ConcatOffset": _offsets,
+            "FloorMod": lambda call: np.mod(call[0], call[1]),
+            "ResizeNearestNeighbor": _resize,
+            "ResizeNearestNeighborGrad": _resize_gradient,
+            "UnsortedSegmentSum": _segments,
             "L2Loss": lambda call: np.sum(call[0] * call[0]) / 2,
             "StridedSlice": _strided,
             "DivNoNan": _divided,

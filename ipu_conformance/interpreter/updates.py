@@ -62,6 +62,14 @@ def _along(call: Call) -> Array:
     return call[0] - float(call.attribute("const scaled learning rate")) * call[1]
 
 
+def _nesterov(call: Call) -> Array:
+    """Reads the gradient, the weight and the velocity that it looks ahead along."""
+    unscale, decay, scale, momentum = (
+        float(call.attribute(f"init{word}")) for word in ("InverseLossScale", "Wd", "Ngsf", "Mm")
+    )
+    return scale * (unscale * call[0] + decay * call[1]) + momentum * call[2]
+
+
 def _adam_updater(call: Call) -> Array:
     """Reads the weight, both moments and the number of updates so far, which counts from now on."""
     weight, first, second, step = call[0], call[1], call[2], call[3]
@@ -125,6 +133,7 @@ CHANGING: Mapping[str, Function] = {
 """Ops that change the variable that is their first input."""
 UPDATES: Table = {
     **CHANGING,
+    "SGD1Nesterov": _nesterov,
     "AdamUpdater": _adam_updater,
     "LambSquare": lambda call: np.sum(call[0] * call[0]),
     "RMSPropUpdater": _rmsprop,

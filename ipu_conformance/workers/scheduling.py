@@ -72,16 +72,16 @@ def program_of(nodeid: str) -> Optional[str]:
 def run_of(nodeid: str) -> Optional[str]:
     """The run of a net that a case shares with others, as far as its id tells; None where it has its own.
 
-    The ids of ``training/…::test_…[<framework>-<row>]`` name the row of a table. A framework runs a row once in a
-    worker, whatever number of cases in whatever files look at it. The folder ``training`` is the suite's, not that of a
-    framework.
+    The ids of ``training/…::test_…[<framework>-<row>]`` name the row of a table, those of ``models`` a model and its
+    configuration. A framework runs a row once in a worker, whatever number of cases in whatever files look at it. The
+    folder ``training`` is the suite's, not that of a framework.
     """
     path, _, name = nodeid.partition("::")
     folders = path.split("/")[:-1]
     framework, _, row = name.partition("[")[2].rstrip("]").partition("-")
-    if folders[-1:] != ["training"] or "unit" in folders or set(folders) & set(FRAMEWORKS):
+    if not folders or folders[-1] not in ("training", "models") or set(folders) & {"unit", *FRAMEWORKS}:
         return None
-    return f"training::{row}" if row and framework in FRAMEWORKS else None
+    return f"{folders[-1]}::{row}" if row and framework in FRAMEWORKS else None
 
 
 RUN_FILES = ("/test_cifar10_ipu.py", "/test_mnist_ipu.py")

@@ -68,6 +68,10 @@ def compound(rule: str, numbers: Numbers, scale: float, replicas: int = 1) -> Co
             "swd1": kept * decay / replicas,
             "dpsf1": kept / scale,
             "slr1": rate,
+            "ils": 1.0 / scale,
+            "wd1": decay,
+            "ngsf": 1.0,
+            "mm": numbers.momentum,
         }
         return Compound({name: _single(value) for name, value in scalars.items()})
     words: Dict[str, Any] = {

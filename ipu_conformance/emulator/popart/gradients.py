@@ -6,6 +6,7 @@ and the ``gradInputInfo`` of each gradient op.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Sequence, Set, Tuple
@@ -135,10 +136,30 @@ class _Backward:
             # A gradient op has the words of its forward op: strides, axes, the reduction of a loss.
             attributes = dict(op.attributes) if kind.startswith(op.type) else {}
             attributes.pop(RECOMPUTE, None)
+            if kind == "ConcatGrad":
+                attributes.update(self._part(op, places[0]))
+            elif kind == "SliceGrad":
+                attributes.update(self._bounds(op))
             inputs = _inputs(kind, op, places[0], gradients)
             edges = self.program.add(kind, inputs, outputs, place, name=op.name, attributes=attributes)
             for name, gradient in zip(names, edges):
                 self.parts.setdefault(name, []).append(gradient)
+
+    def _part(self, op: Op, place: int) -> Dict[str, int]:
+        """Where the input of a Concat begins and ends in what is joined."""
+        axis = int(str(op.attributes["axis"]))
+        lengths = [self.program.shape(name)[axis] for name in op.inputs]
+        start = sum(lengths[:place])
+        return {"start": start, "end": start + lengths[place]}
+
+    def _bounds(self, op: Op) -> Dict[str, Tuple[int, ...]]:
+        """The constants that a Slice reads for its starts, ends, axes and steps."""
+        data = (self.program.initializers.get(name) for name in op.inputs[1:])
+        return {
+            word: struct.unpack(f"<{len(values) // 8}q", values)
+            for word, name, values in zip(("starts", "ends", "axes", "steps"), op.inputs[1:], data)
+            if values is not None and self.program.dtype(name) == "INT64"
+        }
 
     def _edge(self, name: str, number: int, index: int) -> str:
         """The name of a gradient: that of the tensor, or of the op and its input where several are to be added."""

@@ -77,7 +77,8 @@ class Program:
         if tensor.elements is None or tensor.dtype not in _PACKED:
             return self.held(tensor)
         unique = self.declare(tensor)
-        self.initializers[unique] = struct.pack(_PACKED[tensor.dtype], value) * tensor.elements
+        number = float(value) if tensor.dtype in FLOATS else int(value)
+        self.initializers[unique] = struct.pack(_PACKED[tensor.dtype], number) * tensor.elements
         return unique
 
     def dtype(self, name: str) -> str:

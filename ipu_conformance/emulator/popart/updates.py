@@ -71,6 +71,17 @@ def _write(type: str, inputs: str, words: Mapping[str, Union[str, int]]) -> Step
     return Step(type, inputs, UPDATED, "_var_update", words)
 
 
+_VELOCITY = (
+    Step("SGD2PartialAcclUpdate", "Accl1___ w", "decayed", "_accl_update_0_prev_v_w", _FADING),
+    Step("Accumulate", "decayed g", "accl1", "_accl_update_1_grads", _accumulating(constants.DAMPENED_ADD, "dpsf1")),
+)
+_NESTEROV = Step(
+    "SGD1Nesterov",
+    "g w accl1",
+    "ahead",
+    "_nesterov_1",
+    {"initInverseLossScale": "ils", "initWd": "wd1", "initNgsf": "ngsf", "initMm": "mm"},
+)
 _SCALED = _write("ScaledVarUpdate", "w AdaptiveUpdater___", {_RATE: "lr"})
 _SCALED_MOMENTUM = _write("ScaledVarUpdate", "w accl3", {_RATE: "lr"})
 
@@ -80,17 +91,8 @@ RULES: Mapping[str, Tuple[Step, ...]] = {
         _write("SGD1VarUpdate", "w g", {_SCALED_RATE: "slr1"}),
         Step("SGD1AcclUpdate", "g w", "AcclOutOfAcclUpdate___", "_accl_update", _FADING),
     ),
-    "sgd2": (
-        Step("SGD2PartialAcclUpdate", "Accl1___ w", "decayed", "_accl_update_0_prev_v_w", _FADING),
-        Step(
-            "Accumulate",
-            "decayed g",
-            "accl1",
-            "_accl_update_1_grads",
-            _accumulating(constants.DAMPENED_ADD, "dpsf1"),
-        ),
-        _write("SGD2VarUpdate", "w accl1", {_SCALED_RATE: "slr1"}),
-    ),
+    "sgd2": (*_VELOCITY, _write("SGD2VarUpdate", "w accl1", {_SCALED_RATE: "slr1"})),
+    "sgd2-nesterov": (*_VELOCITY, _NESTEROV, _write("SGD2VarUpdate", "w ahead", {_SCALED_RATE: "slr1"})),
     **dict.fromkeys(
         ("adam", "adamw", "adamax"),
         (_MOMENT_1, _MOMENT_2, _ADAM, _write("AdamVarUpdate", "w AdamUpdater___", {_RATE: "lr"})),

@@ -71,8 +71,8 @@ def _sgd(w: Array, g: Array, state: State, s: SimpleNamespace, rate: float, t: i
         g, rate = r(rate * g), 1.0
     if not s.momentum:
         return r(w - rate * g), dict(state)
-    fresh = g if t == 1 else (1 - s.dampening) * g  # the first velocity is the gradient itself, undampened
-    velocity = r(s.momentum * state["velocity"] + fresh)
+    # The first gradient is dampened, too, as PopART does it; torch takes it as it is.
+    velocity = r(s.momentum * state["velocity"] + (1 - s.dampening) * g)
     change = r(g + s.momentum * velocity) if s.nesterov else velocity
     return r(w - rate * change), {"velocity": velocity}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
+import pytest
 
-from ipu_conformance import frameworks, interpreter
+from ipu_conformance import check, frameworks, interpreter
 from ipu_conformance.frameworks import orient
-from ipu_conformance.interpreter import Outcome
+from ipu_conformance.interpreter import ExecutionError, Outcome
 from ipu_conformance.ir import Graph
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.training.outputs import returned
@@ -22,11 +23,13 @@ SEED = "Gradient___"
 """What PopART calls the gradient of a tensor: that of the loss is the loss scale."""
 COUNTER = "num_batches_tracked"
 """How often a batch norm of torch was trained: nothing is computed from it."""
+STATE = (SEED, "Acc", "Step___")
+"""How names begin of what a training adds: the gradient of the loss, accumulators and the optimizer's state."""
 SQUARES = "Accl1___"
 """PopART's name for the mean or the sum of squared gradients; Adagrad says what it begins with."""
 THROUGH = frozenset(
     ("Cast", "Flatten", "Identity", "IpuCopy", "Log", "LogSoftmax", "Nll", "ReduceMean", "ReduceSum", "Reshape",
-     "Softmax", "Squeeze", "Unsqueeze")
+     "Softmax", "Squeeze", "Transpose", "Unsqueeze")
 )  # fmt: skip
 """What may stand between a net's output and its loss."""
 
@@ -37,6 +40,22 @@ def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
         return record.ir() if callable(record.ir) else record.ir
     given = getattr(frameworks.load(record.framework), "dump", None)
     return None if given is None else given(net, record.config)
+
+
+def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
+    """The record as its dump tells it; a dump that cannot be executed is a failure, one that is not shown a skip."""
+    __tracebackhide__ = True
+    dump = dump_of(record, net)
+    if dump is None:
+        pytest.skip("the target does not show its compiled program")
+    outcome, problem = None, ""
+    try:
+        outcome = executed(record, dump, net, data, engine)
+    except ExecutionError as error:
+        problem = str(error)
+    check.holds(outcome is not None, f"the dump cannot be executed: {problem}")
+    assert outcome is not None
+    return outcome
 
 
 def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
@@ -59,11 +78,16 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
         config,
         net.name,
         tuple(_steps(outcome, loss, config)) if loss else (),
-        tuple(_steps(outcome, logits, config)),
+        tuple(_classes_first(step, record, net) for step in _steps(outcome, logits, config)),
         weights=_weights(outcome, net, axes) if config.training else None,
         framework=record.framework,
         target="dump",
     )
+
+
+def _classes_first(outputs: Array, record: RunRecord, net: Net) -> Array:
+    """Scores with their classes before the axes of an image, which TensorFlow has before them."""
+    return np.moveaxis(outputs, -1, -1 - len(net.label_shape)) if record.framework == "tensorflow" else outputs
 
 
 def _rates(config: RunConfig) -> Optional[List[float]]:
@@ -96,13 +120,20 @@ def loss_of(graph: Graph) -> str:
 def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Array]:
     """What the device holds at the start, as the framework has it."""
     values: Dict[str, Array] = {**net.initial_weights(config.seed), **net.initial_statistics()}
-    held = {name: orient(net, name, value, axes) for name, value in values.items() if name in graph.tensors}
+    held = {
+        name: orient(net, name, value, axes).reshape([length or 0 for length in graph.tensors[name].shape or ()])
+        for name, value in values.items()
+        if name in graph.tensors
+    }
     for name in _unvalued(graph):
         if name.endswith(COUNTER):
             held[name] = np.asarray(0)
         elif config.training and config.optimizer.name == "adagrad" and name.startswith(SQUARES):
             shape = [length or 0 for length in graph.tensors[name].shape or ()]
             held[name] = np.full(shape, config.optimizer["initial"])
+        elif name in graph.initializers and not name.startswith(STATE) and name not in held:
+            # A second bias of a recurrent layer, which a net has no word for.
+            held[name] = np.zeros([length or 0 for length in graph.tensors[name].shape or ()])
     return held
 
 
@@ -118,7 +149,7 @@ def _weights(outcome: Outcome, net: Net, axes: Axes) -> Mapping[str, Array]:
 
 def _streams(graph: Graph, net: Net, data: Data, config: RunConfig, driver: Any) -> Dict[str, Array]:
     """The samples and labels of a run with axes for updates, turns and replicas, as the framework takes them."""
-    free = [name for name in graph.inputs if not name.startswith((SEED, "Acc", "Step___"))]
+    free = [name for name in graph.inputs if not name.startswith(STATE)]
     named = {each.name for each in (*net.weights, *net.statistics)}
     fed = [name for name in free if name not in named and not name.endswith(COUNTER)]
     samples = driver.images(net, data.inputs) if hasattr(driver, "images") else data.inputs

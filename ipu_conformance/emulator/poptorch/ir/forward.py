@@ -11,7 +11,7 @@ from torch.fx import Node
 from ipu_conformance.emulator.popart.program import MEMORY_SHARE, RECOMPUTE, Place, Program
 from ipu_conformance.emulator.poptorch.compile import blocks
 from ipu_conformance.emulator.poptorch.compile.capture import Captured
-from ipu_conformance.emulator.poptorch.ir import groups
+from ipu_conformance.emulator.poptorch.ir import groups, recurrent
 from ipu_conformance.emulator.poptorch.ir.rows import MARKS, ROWS, TYPES, Row, adaptive
 from ipu_conformance.ir.tensor import Tensor
 
@@ -332,6 +332,15 @@ class Forward:
         else:
             self._add(node, "Identity", self._tensors(node), {})
 
+    def filled(self, node: Node, row: Row) -> None:
+        """A constant of one number, which is a tensor with its values and no op."""
+        values = self.values(node)
+        number = values["fill_value"] if "fill_value" in values else float("ones" in _base(node))
+        if isinstance(number, Node):
+            self._add(node, row.types[0], (), {})
+        else:
+            self.names[node] = (self.program.filled(_described(node.name, node.meta["val"]), number),)
+
     def masked(self, node: Node, row: Row) -> None:
         """A choice between a number and the tensor."""
         values = self.values(node)
@@ -343,12 +352,50 @@ class Forward:
         self._add(node, "Where", [self.name(values["mask"]), value, self.name(values["self"])], {})
 
     def cross_entropy(self, node: Node, row: Row) -> None:
-        """The logarithm of the softmax, and its negative log likelihood."""
+        """The logarithm of the softmax, and its negative log likelihood, for which classes are the last axis."""
         values = self.values(node)
         name = self.name(values["self"])
         shape = self.program.shape(name)
-        logs = self._between(node, "LogSoftmax", [name], shape, {"axis": 1 if len(shape) > 1 else 0})
+        if len(shape) > 2:
+            order = (0, *range(2, len(shape)), 1)
+            shape = tuple(shape[axis] for axis in order)
+            name = self._between(node, "Transpose", [name], shape, {"perm": order})
+        logs = self._between(node, "LogSoftmax", [name], shape, {"axis": len(shape) - 1})
         self._add(node, "Nll", [logs, *self._tensors(node, row.inputs)[1:]], row.attributes(values, shape))
+
+    def lstm(self, node: Node, row: Row) -> None:
+        """ONNX's LSTM for one layer in one direction; any other is an op of its own."""
+        values = self.values(node)
+        if not recurrent.fits(values):
+            self._add(node, _generic(node), self._tensors(node), {})
+            return
+
+        def between(
+            type: str, inputs: Sequence[str], shapes: Sequence[Sequence[int]], attributes: Mapping[str, Any]
+        ) -> Tuple[str, ...]:
+            outputs = [_tensor(f"{node.name}/{type}", self.program.dtype(inputs[0]), shape) for shape in shapes]
+            return self._emit(node, type, inputs, outputs, attributes)
+
+        x = self.name(values["input"])
+        if values["batch_first"]:
+            x = recurrent.turned(between, x, self.program.shape(x))
+        weights = [self.name(each) for each in values["params"]]
+        ordered = [recurrent.gates(between, name, self.program.shape(name)) for name in weights]
+        hidden = self.program.shape(weights[1])[1]
+        (bias,) = between("Concat", ordered[2:], [(8 * hidden,)], {"axis": 0})
+        stacked = [
+            between("Unsqueeze", [name], [(1, *self.program.shape(name))], {"axes": (0,)})[0]
+            for name in (*ordered[:2], bias)
+        ]
+        steps, batch, _ = self.program.shape(x)
+        state = (1, batch, hidden)
+        states = [self.name(each) for each in values["hx"]]
+        sequence, *ends = between(
+            "LSTM", [x, *stacked, "", *states], [(steps, 1, batch, hidden), state, state], {"hidden_size": hidden}
+        )
+        (flat,) = between("Squeeze", [sequence], [(steps, batch, hidden)], {"axes": (1,)})
+        self.names[node] = (recurrent.turned(between, flat, (steps, batch, hidden)) if values["batch_first"] else flat,
+                            *ends)  # fmt: skip
 
     def distance(self, node: Node, row: Row) -> None:
         """A function of the difference, and its mean or sum."""
@@ -379,9 +426,11 @@ _KINDS: Mapping[str, Callable[[Forward, Node, Row], None]] = {
     "adaptive_pool": Forward.adaptive_pool,
     "cast": Forward.cast,
     "dropout": Forward.dropout,
+    "filled": Forward.filled,
     "masked": Forward.masked,
     "cross_entropy": Forward.cross_entropy,
     "distance": Forward.distance,
+    "lstm": Forward.lstm,
 }
 
 

@@ -162,6 +162,11 @@ def _dropout(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     return {"ratio": float(values["p"])}
 
 
+def _linear(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
+    corners = bool(values.get("align_corners"))
+    return {"mode": "linear", "coordinate_transformation_mode": "align_corners" if corners else "half_pixel"}
+
+
 def _topk(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     return {**_axis(values, shape), "k": int(values.get("k", 1))}
 
@@ -244,8 +249,8 @@ ROWS: Mapping[str, Row] = {
     **_rows("argmin", "ArgMin", attributes=_axis),
     **_rows("to _to_copy type_as half float", "Cast", inputs=("self",), kind="cast"),
     **_rows("clone contiguous alias lift_fresh lift_fresh_copy", "Identity"),
-    **_rows("zeros ones full arange zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor eye "
-            "linspace empty empty_like new_empty", "Constant", inputs=()),
+    **_rows("zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full", "Constant", kind="filled"),
+    **_rows("arange scalar_tensor eye linspace empty empty_like new_empty", "Constant", inputs=()),
     **_rows("rand rand_like uniform random", "RandomUniform", inputs=()),
     **_rows("randn randn_like normal", "RandomNormal", inputs=()),
     **_rows("dropout feature_dropout", "Dropout", attributes=_dropout, kind="dropout"),
@@ -255,7 +260,10 @@ ROWS: Mapping[str, Row] = {
     **_rows("nll_loss nll_loss_nd nll_loss2d", "Nll", attributes=_nll, inputs=("self", "target", "weight")),
     **_rows("mse_loss", "Sub", "Square", kind="distance"),
     **_rows("l1_loss", "Sub", "Abs", kind="distance"),
-    **_rows("upsample_nearest2d upsample_bilinear2d upsample_nearest1d", "Resize"),
+    **_rows("upsample_nearest2d upsample_nearest1d", "Resize",
+            attributes=lambda values, shape: {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}),
+    **_rows("upsample_bilinear2d", "Resize", attributes=_linear),
+    **_rows("lstm", "LSTM", kind="lstm"),
     **_rows("ctc_loss", "Ctc", inputs=("log_probs", "targets", "input_lengths", "target_lengths")),
 }  # fmt: skip
 """The table, by the name of the operation without namespace and without the underscore of in-place forms."""

@@ -40,11 +40,9 @@ def _sgd(weights: Tensors, gradients: Tensors, state: Columns, h: SimpleNamespac
     gradients = _decayed(weights, gradients, h)
     if h.momentum != 0:
         velocity = state["velocity"]
-        if t == 1:  # the first velocity is the gradient itself, undampened
-            torch._foreach_copy_(velocity, gradients)
-        else:
-            torch._foreach_mul_(velocity, h.momentum)
-            torch._foreach_add_(velocity, gradients, alpha=1 - h.dampening)
+        # PopART's velocity begins with zeros, so that the first gradient is dampened, too, unlike torch's.
+        torch._foreach_mul_(velocity, h.momentum)
+        torch._foreach_add_(velocity, gradients, alpha=1 - h.dampening)
         gradients = list(torch._foreach_add(gradients, velocity, alpha=h.momentum)) if h.nesterov else velocity
     torch._foreach_add_(weights, gradients, alpha=-h.lr)
 

@@ -1,0 +1,90 @@
+"""The configurations of the models in each framework's manner, and their runs, which the cases of all files share."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any, Mapping
+
+import pytest
+
+from ipu_conformance.frameworks import Driver
+from ipu_conformance.nets import MODELS, distinct_micro_batches
+from ipu_conformance.oracle.tolerance import runs as run_tolerance
+from ipu_conformance.oracle.tolerance.runs import RunTolerance
+from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimizer
+
+RATE, MOMENTUM = 0.0625, 0.5
+MANNERS: Mapping[str, Mapping[str, Any]] = {
+    "poptorch": {},
+    "paddle": {"output_layout": "paddle", "unbiased_statistics": False},
+    "tensorflow": {
+        "output_layout": "tensorflow",
+        "replica_reduction": "sum",
+        "optimizer": optimizer("sgd", momentum=MOMENTUM, rate_in_velocity=True),
+    },
+}
+"""What a framework's users see otherwise: the layout of outputs, the variance, and the reduction over replicas."""
+ROWS: Mapping[str, Mapping[str, Any]] = {
+    "accumulated": {"gradient_accumulation": 3},
+    "pipelined": {"gradient_accumulation": 5, "stages": 3},
+    "replicated": {"gradient_accumulation": 2, "replicas": 3},
+}
+"""Three updates each, with these counts."""
+PIPELINED = {"tensorflow": 6}
+"""The accumulation of a pipeline of three stages where 5 is not allowed: TensorFlow takes two for each stage."""
+
+each_model = pytest.mark.parametrize("model", MODELS)
+each_row = pytest.mark.parametrize(
+    "row", [pytest.param(row, marks=pytest.mark.ipus(4 if row != "accumulated" else 1)) for row in ROWS]
+)
+
+
+def name_of(framework: Driver) -> str:
+    """The word for a driver's framework."""
+    return framework.__name__.rpartition(".")[2]  # type: ignore[attr-defined]
+
+
+def config_for(framework: Driver, model: str, row: str) -> RunConfig:
+    """The configuration of a row in a framework's manner."""
+    counts, name = dict(ROWS[row]), name_of(framework)
+    stages = counts.pop("stages", 1)
+    if stages > 1:
+        counts["gradient_accumulation"] = PIPELINED.get(name, counts["gradient_accumulation"])
+    plain = RunConfig(
+        steps=3,
+        learning_rate=learning_rate(base=RATE),
+        optimizer=optimizer("sgd", momentum=MOMENTUM),
+        stages=MODELS[model]().cut(stages) if stages > 1 else (),
+    )
+    return replace(plain, **counts, **MANNERS[name])
+
+
+def inferring(framework: Driver) -> RunConfig:
+    """The configuration of an inference in a framework's manner."""
+    return RunConfig(device_iterations=3, steps=2, training=False, **MANNERS[name_of(framework)])
+
+
+@functools.lru_cache(maxsize=None)
+def ran(framework: Driver, model: str, config: RunConfig) -> RunRecord:
+    """What a model's training or inference on the target leaves behind; what the API has no words for is a skip."""
+    net = MODELS[model]()
+    reason = framework.supports(net, config)
+    if reason is not None:
+        pytest.skip(reason)
+    run = framework.train if config.training else framework.infer
+    return run(net, config, distinct_micro_batches(net, config))
+
+
+@functools.lru_cache(maxsize=None)
+def inferred(model: str, config: RunConfig) -> Any:
+    """The oracle's outputs of each step, and their tolerances."""
+    net = MODELS[model]()
+    return run_tolerance.for_inference(net, distinct_micro_batches(net, config), config)
+
+
+@functools.lru_cache(maxsize=None)
+def tolerance(model: str, config: RunConfig) -> RunTolerance:
+    """The tolerance of a training; a cut changes no rounding that it would notice."""
+    net = MODELS[model]()
+    return run_tolerance.for_run(net, distinct_micro_batches(net, config), replace(config, stages=()))
