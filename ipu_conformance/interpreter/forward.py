@@ -305,11 +305,22 @@ def _resize(call: Call) -> Array:
     return value
 
 
+MASK = 3
+"""The place of a Dropout's mask: ONNX's op has two inputs besides its value."""
+
+
 def dropout(call: Call) -> Array:
-    """What is dropped is not in a dump: neither masks nor the generator that draws them on a device."""
-    if float(call.attribute("ratio", default=0.5)) and int(call.attribute("training", default=1)):
-        raise ExecutionError(f"{call.place} drops values at random: the dump does not hold its masks.")
-    return call.x
+    """What a mask keeps, scaled; a dump holds neither masks nor the generator that draws them, so they are given."""
+    ratio = float(call.attribute("ratio", default=0.5))
+    if not ratio or not int(call.attribute("training", default=1)):
+        return call.x
+    mask = call.get(MASK)
+    if mask is None:
+        raise ExecutionError(
+            f"{call.place} drops values at random and the dump does not hold its mask: give what it keeps as "
+            f"{call.op.outputs[0]!r} with ':kept' behind it."
+        )
+    return call.x * mask / (1.0 - ratio)
 
 
 def _gelu(call: Call) -> Array:
@@ -333,6 +344,19 @@ def _one_hot(call: Call) -> Array:
 
 def _identity(call: Call) -> Array:
     return call.x
+
+
+def loss_reduction(call: Call) -> str:
+    """How a loss is reduced to one number; an IdentityLoss without a word for it is as it is."""
+    word = str(call.attribute("reduction", default="NoReduction")).lower()
+    if word not in ("noreduction", "mean", "sum"):
+        raise ExecutionError(f"{call.place} has reduction {word!r}: there are NoReduction, Mean and Sum.")
+    return word
+
+
+def _identity_loss(call: Call) -> Array:
+    word = loss_reduction(call)
+    return call.x if word == "noreduction" else call.x.mean() if word == "mean" else call.x.sum()
 
 
 def _sum_square(call: Call) -> Array:
@@ -359,7 +383,8 @@ FORWARD: Table = {
     **{name: binary(word) for name, word in TWO.items()},
     **{name: folded(word) for name, word in MANY.items()},
     **{name: reduction(word) for name, word in REDUCTIONS.items()},
-    **dict.fromkeys(("Identity", "Nop", "Detach", "IdentityLoss", "IpuCopy"), _identity),
+    **dict.fromkeys(("Identity", "Nop", "Detach", "IpuCopy"), _identity),
+    "IdentityLoss": _identity_loss,
     "ReduceSumSquare": _sum_square,
     "Mean": _mean,
     "Scale": _scale,

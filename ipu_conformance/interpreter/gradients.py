@@ -12,6 +12,7 @@ from ipu_conformance.interpreter.forward import (
     dropout,
     geometry,
     groups,
+    loss_reduction,
     nearest,
     nll,
     of_probabilities,
@@ -190,6 +191,12 @@ def _clip(call: Call) -> Array:
     return vjp("clip", call[0], call[1], low=low, high=high)[0]
 
 
+def _identity_loss(call: Call) -> Array:
+    shape = call.shape()
+    share = np.prod(shape, dtype=float) if loss_reduction(call) == "mean" else 1.0
+    return np.broadcast_to(call[0] / share, shape).copy()
+
+
 def _reshaped(call: Call) -> Array:
     return np.reshape(call[0], call.shape())
 
@@ -204,7 +211,7 @@ _BY_INPUT = {
 }  # fmt: skip
 _FACTORS = {"Mul": "mul", "Div": "div", "Pow": "pow", "Atan2": "atan2"}
 _RESHAPED = ("ReshapeGrad", "FlattenGrad", "SqueezeGrad", "UnsqueezeGrad")
-_UNCHANGED = ("IdentityGrad", "NopGrad", "IdentityLossGrad", "CastGrad")
+_UNCHANGED = ("IdentityGrad", "NopGrad", "CastGrad")
 
 GRADIENTS: Table = {
     **{f"{name}Grad": _of_input(word) for name, word in _BY_INPUT.items()},
@@ -240,6 +247,7 @@ GRADIENTS: Table = {
     "MaxPoolGrad": _max_pool,
     "AveragePoolGrad": _average_pool,
     "NllGrad": _nll,
+    "IdentityLossGrad": _identity_loss,
     "BatchNormalizationGrad": _batch_norm,
     "GroupNormalizationGrad": _group_norm,
     "TransposeGrad": _transpose,

@@ -12,6 +12,10 @@ from ipu_conformance.interpreter.updates import STATE
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import Shape, shape_text
 
+DROPOUT = "Dropout"
+KEPT = ":kept"
+"""What follows the name of a Dropout's result in that of its mask."""
+
 Counts = Tuple[int, int, int]
 """Updates, micro-batches of an update, and replicas."""
 
@@ -29,9 +33,11 @@ def feed(graph: Graph, given: Mapping[str, Array]) -> Feed:
     """The given arrays in their places; state of an optimizer that is not given begins with zeros.
 
     An array with the declared shape is held. One with three more axes in front is a stream of micro-batches: updates,
-    turns of an update, replicas. One more axis in front stands for that many updates of one micro-batch.
+    turns of an update, replicas. One more axis in front stands for that many updates of one micro-batch. What a Dropout
+    keeps is given as ones and zeros under the name of its result and ``:kept``.
     """
-    unmade = [*graph.inputs, *graph.initializers]
+    masks = {op.outputs[0] + KEPT: op.outputs[0] for op in graph.ops if op.type == DROPOUT and op.outputs}
+    unmade = [*graph.inputs, *graph.initializers, *(name for name in masks if name in given)]
     unknown = sorted(set(given) - set(unmade))
     if unknown:
         raise ExecutionError(f"{unknown[0]!r} is given, and graph {graph.name!r} has no such input or weight.")
@@ -41,7 +47,7 @@ def feed(graph: Graph, given: Mapping[str, Array]) -> Feed:
         if name not in given:
             held[name] = _own(graph, name)
             continue
-        value, shape = wide(given[name]), graph.tensors[name].shape
+        value, shape = wide(given[name]), graph.tensors[masks.get(name, name)].shape
         extra = 0 if shape is None else value.ndim - len(shape)
         if extra not in (0, 1, 3) or not _fits(value.shape[extra:], shape):
             raise ExecutionError(

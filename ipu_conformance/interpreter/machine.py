@@ -6,6 +6,7 @@ and what it copies to another IPU arrives when the stage is done. All numbers ar
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -13,9 +14,9 @@ import numpy as np
 
 from ipu_conformance.interpreter import soundness
 from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Table, placed
-from ipu_conformance.interpreter.forward import FORWARD
+from ipu_conformance.interpreter.forward import FORWARD, MASK
 from ipu_conformance.interpreter.gradients import GRADIENTS
-from ipu_conformance.interpreter.inputs import Feed, feed
+from ipu_conformance.interpreter.inputs import DROPOUT, KEPT, Feed, feed
 from ipu_conformance.interpreter.recurrent import RECURRENT
 from ipu_conformance.interpreter.tensorflow import ASSIGNMENTS, TENSORFLOW
 from ipu_conformance.interpreter.updates import ACCUMULATORS, COUNTING, REDUCTIONS, UPDATES, at_rate
@@ -84,6 +85,8 @@ class _Machine:
         self.graph, self.fed, self.schedule, self.wanted = graph, fed, schedule, wanted
         self.roots = _roots(graph)
         self.outer = _after_accumulation(graph)
+        self.masks = _masks(graph)
+        self.by_stage = _by_stage(graph, self.outer)
         self.training = any(op.type in CHANGING for op in graph.ops)
         self.replicas = range(fed.counts[2])
         self.held: List[Values] = [dict(fed.held) for _ in self.replicas]
@@ -123,14 +126,10 @@ class _Machine:
                 self.kept[name] += [self._value(name, after[r], batch[r], self.held[r]) for r in self.replicas]
 
     def _slots(self, count: int) -> Iterator[Slot]:
-        late = {id(op) for op in self.outer}
-        inner = [op for op in self.graph.ops if id(op) not in late]
-        by_stage: Dict[int, List[Op]] = {}
-        for op, stage in zip(inner, _stages(inner)):
-            by_stage.setdefault(stage, []).append(op)
+        by_stage = self.by_stage
         last = max(by_stage, default=0)
         if last == 0:
-            yield from ((inner, number) for number in range(count))
+            yield from ((by_stage.get(0, ()), number) for number in range(count))
             return
         # The backward pass of stage s is stage 2 (F - 1) - s; the last stage goes back as soon as it went forward.
         forward = last // 2 + 1 if self.training else last + 1
@@ -174,6 +173,9 @@ class _Machine:
         inputs = [None if not name else self._value(name, first, second, held, op) for name in op.inputs]
         if op.type == "Accumulate" and len(inputs) == 2 and op.attributes.get("type") == COUNTER:
             inputs.append(np.asarray(self.taken.get(self.roots.get(op.outputs[0], ""), 0)))
+        mask = self.masks.get(id(op), "")
+        if mask in second or mask in held:
+            inputs = [*inputs[:1], *[None] * (MASK - 1), self._value(mask, first, second, held, op)]
         return Call(op if self.rate == 1.0 else at_rate(op, self.rate), tuple(inputs), self.graph)
 
     def _value(self, name: str, first: Values, second: Values, held: Values, reader: object = None) -> Array:
@@ -196,6 +198,29 @@ class _Machine:
         except (ValueError, IndexError, TypeError, OracleError) as error:
             raise ExecutionError(f"{call.place} cannot be computed: {error}") from error
         return result if isinstance(result, tuple) else (np.asarray(result),)
+
+
+def _masks(graph: Graph) -> Dict[int, str]:
+    """The name of the mask of every Dropout and of its gradient op, which reads the gradient of its result."""
+    masks: Dict[int, str] = {}
+    results = [op.outputs[0] for op in graph.ops if op.type == DROPOUT and op.outputs]
+    for op in graph.ops:
+        if op.type == DROPOUT and op.outputs:
+            masks[id(op)] = op.outputs[0] + KEPT
+        elif op.type == f"{DROPOUT}Grad" and op.inputs:
+            gradient = re.sub(r"_c\d+$", "", op.inputs[0])  # a copy from another IPU is numbered
+            masks.update((id(op), name + KEPT) for name in results if gradient == f"Gradient___{name}")
+    return masks
+
+
+def _by_stage(graph: Graph, outer: Sequence[Op]) -> Dict[int, List[Op]]:
+    """The ops of every stage that run for each micro-batch; without stages all are in the first."""
+    late = {id(op) for op in outer}
+    inner = [op for op in graph.ops if id(op) not in late]
+    by_stage: Dict[int, List[Op]] = {}
+    for op, stage in zip(inner, _stages(inner)):
+        by_stage.setdefault(stage, []).append(op)
+    return by_stage
 
 
 def _stages(ops: Sequence[Op]) -> List[int]:

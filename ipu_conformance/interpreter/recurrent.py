@@ -80,9 +80,7 @@ def _gradient(call: Call) -> Tuple[Array, ...]:
             "forget": d_cell * cell,
             "cell": d_cell * gates["input"],
         }
-        bends = {
-            name: 1 - gates[name] ** 2 if name == "cell" else gates[name] * (1 - gates[name]) for name in GATES
-        }
+        bends = {name: 1 - gates[name] ** 2 if name == "cell" else gates[name] * (1 - gates[name]) for name in GATES}
         sums = np.concatenate([by_gate[name] * bends[name] for name in GATES], axis=-1)
         gradients["x"][number] = sums @ kernel
         gradients["kernel"][0] += sums.T @ given["x"][number]

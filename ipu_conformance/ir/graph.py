@@ -7,7 +7,7 @@ name, dtype, dimension and attribute can be written to every format.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, abc
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
@@ -61,10 +61,8 @@ class Op:
             raise IRError(f"op {self.name!r} has type {self.type!r}; give an ONNX or PopART name, or domain::name")
         object.__setattr__(self, "inputs", checked_names(self.inputs, f"the inputs of {self.type} {self.name!r}"))
         object.__setattr__(self, "outputs", checked_names(self.outputs, f"the outputs of {self.type} {self.name!r}"))
-        if not isinstance(self.attributes, Mapping):
-            raise IRError(f"the attributes of {self} are a {type(self.attributes).__name__}; give a mapping")
-        attributes = {key: self._attribute(key, value) for key, value in self.attributes.items()}
-        object.__setattr__(self, "attributes", FrozenDict(dict(sorted(attributes.items(), key=lambda item: item[0]))))
+        if type(self.attributes) is not FrozenDict:  # those of another op are checked
+            self._check_attributes()
         for what, index in (("ipu", self.ipu), ("stage", self.stage)):
             if index is None:
                 continue
@@ -77,6 +75,12 @@ class Op:
         if self.name or not self.outputs:
             return f"{self.type} {self.name!r}"
         return f"{self.type} that makes {self.outputs[0]!r}"
+
+    def _check_attributes(self) -> None:
+        if not isinstance(self.attributes, abc.Mapping):
+            raise IRError(f"the attributes of {self} are a {type(self.attributes).__name__}; give a mapping")
+        attributes = {key: self._attribute(key, value) for key, value in self.attributes.items()}
+        object.__setattr__(self, "attributes", FrozenDict(dict(sorted(attributes.items(), key=lambda item: item[0]))))
 
     def _attribute(self, key: str, value: object) -> Attribute:
         require_text(key, f"the name of an attribute of {self}")

@@ -175,6 +175,8 @@ def shown(value: object) -> str:
 
 def require_text(value: object, what: str) -> None:
     """Refuse what is not a string that every format can hold."""
+    if type(value) is str and value.isascii():
+        return
     if not isinstance(value, str):
         raise IRError(f"{what} is a {type(value).__name__}; give a string")
     try:
@@ -185,6 +187,8 @@ def require_text(value: object, what: str) -> None:
 
 def checked_names(names: object, what: str) -> Tuple[str, ...]:
     """The names as a tuple of strings; a lone string is refused."""
+    if type(names) is tuple and all(type(name) is str and name.isascii() for name in names):
+        return names
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise IRError(f"{what} are {names!r}; give a sequence of tensor names")
     checked = tuple(names)
@@ -195,7 +199,7 @@ def checked_names(names: object, what: str) -> Tuple[str, ...]:
 
 def checked_shape(shape: object, what: str) -> Shape:
     """The dimensions as Python integers or None, each one that an int64 holds."""
-    if isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable):
+    if type(shape) is not tuple and (isinstance(shape, (str, bytes)) or not isinstance(shape, Iterable)):
         raise IRError(f"{what} has shape {shape!r}; give a sequence of dimensions, or None")
     return tuple(None if dimension is None else _dimension(dimension, what) for dimension in shape)
 

@@ -131,6 +131,7 @@ def native(net: Net, config: RunConfig, data: Data) -> RunRecord:
                 "loss scaling": config.loss_scale != 1.0,
                 "gradient clipping": config.clip_norm is not None,
                 "lamb": config.optimizer.name == "lamb",
+                "dampening of the first velocity": bool(dict(config.optimizer.settings).get("dampening")),
                 "half precision": config.dtype != "float32",
                 f"the output mode {config.output_mode}": config.output_mode != "all",
             },

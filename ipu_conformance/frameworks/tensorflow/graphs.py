@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import tensorflow as tf
 from ipu_conformance import frameworks
 from ipu_conformance.frameworks.tensorflow import models, rules
 from ipu_conformance.frameworks.tensorflow.models import KerasNet
-from ipu_conformance.ir.graph import Graph, Op
+from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.readers.tensorflow.graph import read_graph
 from ipu_conformance.nets import Net
 from ipu_conformance.run import RunConfig
@@ -90,8 +91,9 @@ def _named(graph: Graph, ours: Mapping[str, str], held: Mapping[str, bytes]) -> 
         variable, *replica = tensor.split("@")
         return "@".join((ours.get(variable, variable), *replica))
 
+    others = {each: name(each) for each in graph.initializers if name(each) != each}
     ops = [
-        Op(op.type, op.name, tuple(name(each) for each in op.inputs), op.outputs, op.attributes, op.ipu, op.stage)
+        replace(op, inputs=tuple(others.get(each, each) for each in op.inputs)) if others.keys() & op.inputs else op
         for op in graph.ops
     ]
     initializers: Dict[str, Any] = {
@@ -103,7 +105,9 @@ def _named(graph: Graph, ours: Mapping[str, str], held: Mapping[str, bytes]) -> 
         ops=ops,
         inputs=graph.inputs,
         outputs=[name(each) for each in graph.outputs],
-        tensors=[type(tensor)(name(key), tensor.dtype, tensor.shape) for key, tensor in graph.tensors.items()],
+        tensors=[
+            replace(tensor, name=others[key]) if key in others else tensor for key, tensor in graph.tensors.items()
+        ],
         initializers=initializers,
         opset=graph.opset,
     )

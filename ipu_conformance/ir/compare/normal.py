@@ -12,6 +12,11 @@ What is unified, and nothing else:
   are Gemm, and a Conv and the Add of a bias are a Conv of three inputs.
 - A Transpose before a flattening before a product with a weight is a matter of the order of the weight's rows, which
   are taken to be in the other order.
+- A Constant is a weight with its values; bounds of a Slice and widths of a Pad that are constants are attributes. A Pad
+  before a convolution is the convolution's.
+- A product with a number, or a quotient by one, is a Scale, and moves behind transposes and products.
+- A layer norm is one of the whole value, not of its rows below one another. Resizing to the nearest value by whole
+  factors is one op. TensorFlow's gradient of a convolution by its input is a transposed convolution.
 - Windows have kernel_shape, strides, dilations and pads in full; an axis counts from the front.
 
 Values of weights that are rearranged are left out.
@@ -22,7 +27,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ipu_conformance.ir.compare import normal_attributes
+from ipu_conformance.ir.compare import normal_attributes, normal_rules
+from ipu_conformance.ir.compare.normal_rules import order_of
 from ipu_conformance.ir.graph import Graph, Op, in_order
 from ipu_conformance.ir.shapes import MismatchError, broadcast, completed
 from ipu_conformance.ir.tensor import Shape, Tensor, count
@@ -44,8 +50,8 @@ def normal(graph: Graph, *, turn_inputs: bool = False, unplaced: bool = False) -
     """The normal form of a graph.
 
     With ``turn_inputs``, an input that is only ever read through one Transpose is taken to be given in that order, as
-    images are whose channels come last. With ``unplaced``, where ops run and how a compiler has marked them is left
-    out, and copies with it: what is left is what is computed.
+    images are whose channels come last, and an output before the Transpose that makes it. With ``unplaced``, where ops
+    run and how a compiler has marked them is left out, and copies with it: what is left is what is computed.
     """
     if unplaced:
         graph = normal_attributes.unplaced(graph)
@@ -66,9 +72,17 @@ class _Work:
     """A graph that is being rewritten."""
 
     def __init__(self, graph: Graph) -> None:
-        self.ops: List[Op] = [replace(op, attributes=normal_attributes.attributes(op, graph)) for op in graph.ops]
+        constants = normal_rules.constants(graph.ops)
+        self.ops: List[Op] = [
+            replace(op, attributes=normal_attributes.attributes(op, graph))
+            for op in graph.ops
+            if op.type != "Constant" or not constants.keys() & op.outputs
+        ]
         self.tensors: Dict[str, Tensor] = dict(graph.tensors)
         self.weights: Dict[str, Optional[bytes]] = dict(graph.initializers)
+        for name, value in constants.items():
+            self.tensors[name] = Tensor(name, value.dtype, value.shape)
+            self.weights[name] = value.data
         self.inputs = list(graph.inputs)
         self.outputs = list(graph.outputs)
         self.alias: Dict[str, str] = {}
@@ -137,11 +151,11 @@ class _Work:
         self.weights = {name: data for name, data in self.weights.items() if name in wanted}
 
     def turn_inputs(self) -> None:
-        """Give inputs in the order in which they are read."""
+        """Give inputs in the order in which they are read, and outputs in that in which they are made."""
         for name in self.inputs:
             readers = [op for op in self.ops if name in op.inputs]
             turned = all(op.type == "Transpose" and _is_whole(op) for op in readers)
-            if not turned or len({_order(op) for op in readers}) != 1 or name in self.outputs:
+            if not turned or len({order_of(op) for op in readers}) != 1 or name in self.outputs:
                 continue
             self.tensors[name] = replace(self.tensors[name], shape=self.shape(readers[0].outputs[0]))
             gone = {op.outputs[0]: name for op in readers}
@@ -151,6 +165,9 @@ class _Work:
                 if op not in readers
             ]
             self.outputs = [gone.get(output, output) for output in self.outputs]
+        makers = {op.outputs[0]: op for op in self.ops if op.type == "Transpose" and _is_whole(op)}
+        self.outputs = [makers[name].inputs[0] if name in makers else name for name in self.outputs]
+        self.prune()
 
     def finish(self, graph: Graph) -> Graph:
         """The rewritten graph."""
@@ -173,6 +190,16 @@ class _Work:
             known = self.turned[source, order] = self.weight(stem, source, self.shape(stem), None)
         return known
 
+    def turn(self, op: Op, source: str, order: Tuple[int, ...], output: str = "") -> str:
+        """A Transpose of a value in the place of an op, or what it comes to."""
+        shape = self.shape(source)
+        turned = None if shape is None else tuple(shape[axis] for axis in order)
+        made = output or self.fresh(source, self.tensors[source].dtype, turned)
+        transpose = replace(op, type="Transpose", inputs=(source,), outputs=(made,), attributes={"perm": order})
+        if not _transpose(self, transpose):
+            self.emit(transpose)
+        return self.alias.get(made, made)
+
     def weight(self, stem: str, like: str, shape: Optional[Shape], data: Optional[bytes]) -> str:
         """A new weight of the dtype of another."""
         name = self.fresh(stem, self.tensors[like].dtype, shape)
@@ -185,7 +212,7 @@ Rule = Callable[[_Work, Op], bool]
 
 def _is_whole(op: Op) -> bool:
     """Whether an op has the inputs and the one output that all ops of a type with a rule have."""
-    needed = 2 if op.type in ("MatMul", "Gemm") else 1
+    needed = 2 if op.type in ("MatMul", "Gemm", "Mul", "Div") else 1
     return len(op.outputs) == 1 and bool(op.outputs[0]) and len(op.inputs) >= needed and all(op.inputs[:needed])
 
 
@@ -230,18 +257,13 @@ def _expand(work: _Work, op: Op) -> bool:
     return True
 
 
-def _order(op: Op) -> Tuple[int, ...]:
-    """The order of a Transpose; empty where it is not a permutation."""
-    perm = op.attributes.get("perm", ())
-    order = tuple(axis for axis in perm if isinstance(axis, int)) if isinstance(perm, tuple) else ()
-    return order if sorted(order) == list(range(len(order))) else ()
-
-
 def _transpose(work: _Work, op: Op) -> bool:
-    source, made, order = op.inputs[0], op.outputs[0], _order(op)
+    if normal_rules.scaled_behind(work, op):
+        return True
+    source, made, order = op.inputs[0], op.outputs[0], order_of(op)
     before = work.makers.get(source)
-    if before is not None and before.type == "Transpose" and len(_order(before)) == len(order):
-        inner = _order(before)
+    if before is not None and before.type == "Transpose" and len(order_of(before)) == len(order):
+        inner = order_of(before)
         order, source = tuple(inner[axis] for axis in order), before.inputs[0]
     if order and order == tuple(range(len(order))):
         work.alias[made] = source
@@ -259,7 +281,7 @@ def _sink(work: _Work, op: Op) -> bool:
     op = _unexpanded(work, op)
     output = op.outputs[0]
     makers = [work.makers.get(name) for name in op.inputs]
-    turns = {_order(maker) for maker in makers if maker is not None and maker.type == "Transpose"}
+    turns = {order_of(maker) for maker in makers if maker is not None and maker.type == "Transpose"}
     shape = work.shape(output)
     if len(turns) != 1 or shape is None:
         work.emit(op)
@@ -322,7 +344,7 @@ def _product(work: _Work, op: Op) -> bool:
     if first is None or turned is None or turned.type != "Transpose" or weight not in work.weights:
         return False
     flat, shape = work.shape(first.outputs[0]), work.shape(turned.outputs[0])
-    if flat is None or shape is None or len(flat) != 2 or _order(turned)[:1] != (0,) or flat[1] != count(shape[1:]):
+    if flat is None or shape is None or len(flat) != 2 or order_of(turned)[:1] != (0,) or flat[1] != count(shape[1:]):
         return False
     straight = work.fresh(first.outputs[0], work.tensors[first.outputs[0]].dtype, flat)
     rows = work.weight(weight, weight, work.shape(weight), None)
@@ -364,7 +386,7 @@ def _with_bias(work: _Work, op: Op, makers: Mapping[str, Op], readers: Mapping[s
         if len(shape) < 2:
             continue
         matrices = maker.type == "MatMul" and len(shape) == 2 and all(_is_matrix(work, side) for side in maker.inputs)
-        if len(maker.inputs) != 2 or not (matrices or maker.type == "Conv"):
+        if len(maker.inputs) != 2 or not (matrices or maker.type in ("Conv", "ConvTranspose")):
             continue
         channels = shape[1]
         wanted = [1] * len(shape)
@@ -373,7 +395,7 @@ def _with_bias(work: _Work, op: Op, makers: Mapping[str, Op], readers: Mapping[s
         if channels is None or full != wanted:
             continue
         bias = other if added == (channels,) else work.weight(other, other, (channels,), work.weights[other])
-        type = "Gemm" if matrices else "Conv"
+        type = "Gemm" if matrices else maker.type
         return replace(maker, type=type, inputs=(*maker.inputs, bias), outputs=op.outputs), name
     return None
 
@@ -389,6 +411,8 @@ _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_RESHAPES, _reshape),
     "Expand": _expand,
     "Transpose": _transpose,
-    "MatMul": _product,
+    "MatMul": lambda work, op: normal_rules.scaled_behind(work, op) or _product(work, op),
     "Gemm": _gemm,
+    **dict.fromkeys(("Mul", "Div"), lambda work, op: normal_rules.scaled(work, op) or _sink(work, op)),
+    **normal_rules.RULES,
 }

@@ -12,9 +12,11 @@ COPY = "IpuCopy"
 _LARGEST = 3.4e38
 """Below it a number has a place among those of 32 bits."""
 _MARKS = ("recompute", "availableMemoryProportion")
-_WINDOWS = ("Conv", "MaxPool", "AveragePool")
+_WINDOWS = ("Conv", "ConvTranspose", "MaxPool", "AveragePool")
+_KERNELS = ("Conv", "ConvTranspose")
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Conv": {"group": 1},
+    "ConvTranspose": {"group": 1},
     "MaxPool": {"ceil_mode": 0, "storage_order": 0},
     "AveragePool": {"ceil_mode": 0, "count_include_pad": 0},
     "LeakyRelu": {"alpha": 0.01},
@@ -72,7 +74,7 @@ def _mark(op: Op, key: str, value: Any) -> bool:
 
 def _window(op: Op, graph: Graph, shape: Sequence[Any], attributes: Dict[str, Any]) -> None:
     rank = len(shape) - 2
-    kernel = graph.tensors[op.inputs[1]].shape if op.type == "Conv" and len(op.inputs) > 1 and op.inputs[1] else None
+    kernel = graph.tensors[op.inputs[1]].shape if op.type in _KERNELS and len(op.inputs) > 1 and op.inputs[1] else None
     if kernel is not None and None not in kernel:
         attributes.setdefault("kernel_shape", tuple(kernel[2:]))
     attributes.setdefault("strides", (1,) * rank)
@@ -82,7 +84,7 @@ def _window(op: Op, graph: Graph, shape: Sequence[Any], attributes: Dict[str, An
     if kind in ("NOTSET", "VALID"):
         attributes.pop("auto_pad", None)
         attributes.setdefault("pads", (0,) * (2 * rank))
-    elif kind == "SAME_UPPER" and None not in shape[2:]:
+    elif kind == "SAME_UPPER" and op.type != "ConvTranspose" and None not in shape[2:]:
         pads = _same(shape[2:], attributes, rank)
         if pads:
             attributes.pop("auto_pad")

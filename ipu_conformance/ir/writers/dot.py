@@ -16,6 +16,7 @@ DOT_SECONDS = 120
 MAX_PASSED, MAX_TYPES = 6, 8
 """How many tensors an arrow between stages names, and how many types of ops a stage lists."""
 
+_COPY = "IpuCopy"
 _Place = Tuple[Optional[int], Optional[int]]
 
 
@@ -46,20 +47,31 @@ def dump(graph: Graph) -> bytes:
 
 
 def dump_stages(graph: Graph) -> bytes:
-    """A box for each stage, by IPU, with its ops counted, and arrows for what passes from one to another."""
-    made = {name: (op.ipu, op.stage) for op in graph.ops for name in op.outputs if name}
+    """A box for each stage, by IPU, with its ops counted, and arrows for what passes from one to another.
+
+    A solid arrow is a copy to another IPU and names what is copied; a dashed one counts what an IPU keeps for a later
+    stage of its own.
+    """
     counts: Dict[_Place, Counter[str]] = {}
+    made: Dict[str, _Place] = {}
+    copies: Dict[str, _Place] = {}
     passed: Dict[Tuple[_Place, _Place], List[str]] = {}
     for op in graph.ops:
         place = (op.ipu, op.stage)
         counts.setdefault(place, Counter())[op.type] += 1
         for name in dict.fromkeys(op.inputs):
-            if name in made and made[name] != place:
+            if made.get(name, place) != place:
                 passed.setdefault((made[name], place), []).append(name)
+            if name in copies:  # from its first reader on, a copy is on the reader's IPU
+                made[name] = place
+                del copies[name]
+        made.update(dict.fromkeys(filter(None, op.outputs), place))
+        if op.type == _COPY:
+            copies.update(dict.fromkeys(op.outputs, place))
     numbers = {place: f"box{number}" for number, place in enumerate(sorted(counts, key=_by_stage))}
     lines = [
         f"digraph {quoted(graph.name)} {{",
-        '  graph [rankdir=LR, fontname="Helvetica", labeljust=l];',
+        '  graph [rankdir=LR, fontname="Helvetica", labeljust=l, nodesep=0.6, ranksep=1.2];',
         '  node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica", fontsize=11];',
         '  edge [fontname="Helvetica", fontsize=9];',
     ]
@@ -67,13 +79,17 @@ def dump_stages(graph: Graph) -> bytes:
         inside = [
             f"{numbers[place]} [label={_stage_label(place, counts[place])}];" for place in numbers if place[0] == ipu
         ]
+        if ipu is not None:
+            inside.insert(0, 'margin=24; style="rounded,filled"; fillcolor="gray95";')
         lines += ["  " + line for line in _cluster(f"ipu{ipu}", f"IPU {ipu}", ipu is not None, inside)]
     for (source, target), names in passed.items():
         each = [f"{name} {shape_text(graph.tensors[name].shape)}" for name in dict.fromkeys(names)]
-        shown, rest = each[:MAX_PASSED], len(each) - MAX_PASSED
-        more = [f"and {rest} more"] if rest > 0 else []
-        label = quoted("\n".join([*shown, *more]))
-        lines.append(f"  {numbers[source]} -> {numbers[target]} [label={label}];")
+        if source[0] == target[0]:
+            label, look = f"{len(each)} kept", ", style=dashed, color=gray40, fontcolor=gray40"
+        else:
+            shown, rest = each[:MAX_PASSED], len(each) - MAX_PASSED
+            label, look = "\n".join([*shown, *([f"and {rest} more"] if rest > 0 else [])]), ""
+        lines.append(f"  {numbers[source]} -> {numbers[target]} [label={quoted(label)}{look}];")
     return "\n".join([*lines, "}", ""]).encode("utf-8")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
     return None if given is None else given(net, record.config)
 
 
-def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
+def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle", kept: Optional[Array] = None) -> RunRecord:
     """The record as its dump tells it; a dump that cannot be executed is a failure, one that is not shown a skip."""
     __tracebackhide__ = True
     dump = dump_of(record, net)
@@ -50,7 +50,7 @@ def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle") -> Run
         pytest.skip("the target does not show its compiled program")
     outcome, problem = None, ""
     try:
-        outcome = executed(record, dump, net, data, engine)
+        outcome = executed(record, dump, net, data, engine, kept)
     except ExecutionError as error:
         problem = str(error)
     check.holds(outcome is not None, f"the dump cannot be executed: {problem}")
@@ -58,8 +58,13 @@ def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle") -> Run
     return outcome
 
 
-def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle") -> RunRecord:
-    """The record of a run as the graph of its dump tells it: losses, outputs and, after a training, the weights."""
+def executed(
+    record: RunRecord, graph: Graph, net: Net, data: Data, engine: str = "oracle", kept: Optional[Array] = None
+) -> RunRecord:
+    """The record of a run as the graph of its dump tells it: losses, outputs and, after a training, the weights.
+
+    Every Dropout keeps what ``kept`` says: step, device iteration, accumulation, replica, sample, position.
+    """
     config = record.config
     driver = frameworks.load(record.framework)
     if record.framework == "tensorflow" and record.ir is not None:
@@ -68,7 +73,11 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
     loss, logits = _ends(graph, config)
     outcome = interpreter.execute(
         graph,
-        {**_held(graph, net, config, axes), **_streams(graph, net, data, config, driver)},
+        {
+            **_held(graph, net, config, axes),
+            **_streams(graph, net, data, config, driver),
+            **_masks(graph, kept),
+        },
         engine=engine,
         schedule=config.schedule,
         fetches=[name for name in (loss, logits) if name],
@@ -83,6 +92,30 @@ def executed(record: RunRecord, graph: Graph, net: Net, data: Data, engine: str 
         framework=record.framework,
         target="dump",
     )
+
+
+def losses_told(
+    graph: Optional[Graph], held: Mapping[str, Array], fed: Sequence[Array], counts: Tuple[int, int, int], **how: Any
+) -> Array:
+    """The losses that a workload's dump tells: updates, turns of an update, replicas.
+
+    ``held`` are the values at the start, ``fed`` all samples and all labels in the order in which they are taken.
+    """
+    __tracebackhide__ = True
+    if graph is None:
+        pytest.skip("the target does not show its compiled program")
+    assert graph is not None
+    free = [name for name in graph.inputs if not name.startswith(STATE) and name not in held]
+    streams = {name: value.reshape((*counts, *(graph.tensors[name].shape or ()))) for name, value in zip(free, fed)}
+    known = {name: value for name, value in held.items() if name in graph.tensors}
+    loss, losses, problem = loss_of(graph), None, ""
+    try:
+        losses = interpreter.execute(graph, {**known, **streams}, fetches=[loss], **how).outputs[loss]
+    except ExecutionError as error:
+        problem = str(error)
+    check.holds(losses is not None, f"the dump cannot be executed: {problem}")
+    assert losses is not None
+    return losses
 
 
 def _classes_first(outputs: Array, record: RunRecord, net: Net) -> Array:
@@ -155,6 +188,14 @@ def _streams(graph: Graph, net: Net, data: Data, config: RunConfig, driver: Any)
     samples = driver.images(net, data.inputs) if hasattr(driver, "images") else data.inputs
     whole = {name: data.labels if name in fed[1:] else samples for name in fed}
     return {name: _counted(value, graph.tensors[name].shape or (), config) for name, value in whole.items()}
+
+
+def _masks(graph: Graph, kept: Optional[Array]) -> Dict[str, Array]:
+    """The mask of every Dropout that drops."""
+    if kept is None:
+        return {}
+    streams = kept.reshape((-1, *kept.shape[2:]))
+    return {f"{op.outputs[0]}:kept": streams for op in graph.ops if op.type == "Dropout"}
 
 
 def _counted(whole: Array, shape: Tuple[Any, ...], config: RunConfig) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from ipu_conformance import check
 from ipu_conformance.nets import INPUT, Layer, Net, Weight
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
+from ipu_conformance.oracle.tolerance.runs import RunTolerance
 from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.oracle.training.execution import Place, Rounding
 from ipu_conformance.run import RunConfig, RunRecord
@@ -51,11 +52,9 @@ def kept(run: RunRecord) -> np.ndarray:
     return np.stack([np.reshape(outputs, counts) != 0 for outputs in run.outputs or ()])
 
 
-def compare_with_masks(runs: Runs, net: Net, config: RunConfig) -> None:
-    """Losses and weights are the oracle's when it drops what the device's outputs show as dropped."""
-    __tracebackhide__ = True
-    run = runs.train(net, config)
-    seen, whole, data = kept(run), uncut(config), data_of(net, config)
+def with_masks(run: RunRecord, net: Net) -> Tuple[RunRecord, RunTolerance]:
+    """The oracle's run that drops what a device's outputs show as dropped, and the tolerance of both."""
+    seen, whole, data = kept(run), uncut(run.config), data_of(net, run.config)
 
     def masks(layer: str, place: Place, shape: Tuple[int, ...], rate: float) -> np.ndarray:
         return seen[place].astype(np.float64)
@@ -64,10 +63,12 @@ def compare_with_masks(runs: Runs, net: Net, config: RunConfig) -> None:
         return oracle.train(net, data, whole, masks=masks, rounding=rounding)
 
     _, arrays = run_tolerance.reference(net, whole, lambda rounding: run_tolerance.arrays_of(trained(rounding)))
-    check.runs_equivalent(
-        actual=run,
-        expected=trained(),
-        tolerance=run_tolerance.assembled(arrays),
-        fields=["losses", "weights"],
-        net=net,
-    )
+    return trained(), run_tolerance.assembled(arrays)
+
+
+def compare_with_masks(runs: Runs, net: Net, config: RunConfig) -> None:
+    """Losses and weights are the oracle's when it drops what the device's outputs show as dropped."""
+    __tracebackhide__ = True
+    run = runs.train(net, config)
+    expected, tolerance = with_masks(run, net)
+    check.runs_equivalent(actual=run, expected=expected, tolerance=tolerance, fields=["losses", "weights"], net=net)

@@ -8,19 +8,23 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.ir import Graph, checks, isomorphic, normal
+from ipu_conformance.nets import Net
 from ipu_conformance.run import RunConfig, RunRecord
 
 from .executed import dump_of, told
 from .forms import graph_of
 from .frame import AnyNet, Runs, data_of, inferred, net_of, outputs_as_specified, tolerance
+from .masks import kept, with_masks
 from .table import GRID, chosen, each, table
 from .test_clipping_ipu import CLIPPED
+from .test_dropout_ipu import DROPPED
 from .test_evaluation_ipu import INFERENCE
 from .test_learning_rate_ipu import CHANGED, SCHEDULED
 from .test_loss_scaling_ipu import ODD
 from .test_optimizers_ipu import SHARED, SINGLE
 from .test_pipelining_ipu import LEAST
 from .test_precision_ipu import HALF
+from .test_recomputation_ipu import DROPPED as RECOMPUTED_MASKS
 from .test_reduction_ipu import NARROW, REDUCED
 from .test_updates_ipu import NATIVE
 from .test_weight_decay_ipu import GROUPED, PLAIN
@@ -65,6 +69,26 @@ def test_the_executed_dump_is_what_the_device_did(runs: Runs, name: str, config:
         tolerance=tolerance(name, config),
         fields=["losses", "outputs", "weights"],
         net=net_of(name),
+    )
+
+
+MASKED = {
+    **{f"dropped-{word}": row for word, row in DROPPED.items() if word != "small"},
+    **{f"recomputed-{word}": row for word, row in RECOMPUTED_MASKS.items()},
+}
+
+
+@each(MASKED, without={"tensorflow": "a mask that is given to a dump: its function draws one itself"})
+def test_the_executed_dump_drops_what_the_device_dropped(runs: Runs, name: Net, config: RunConfig) -> None:
+    """Given the masks that outputs show, the dump has the losses and weights of the device; gradients follow masks."""
+    record = runs.train(name, config)
+
+    check.runs_equivalent(
+        actual=told(record, name, data_of(name, config), kept=kept(record)),
+        expected=record,
+        tolerance=with_masks(record, name)[1],
+        fields=["losses", "weights"],
+        net=name,
     )
 
 

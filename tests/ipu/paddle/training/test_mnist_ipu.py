@@ -9,12 +9,13 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, frameworks
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.paddle_mnist import Settings
 from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
 
 from ...training import native_reference
+from ...training.executed import losses_told
 
 SHORT = Settings(epochs=1, train_size=5 * 24, test_size=31, batch_size=24)
 """Five updates; the last batch of tests is not full."""
@@ -169,6 +170,29 @@ def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> Non
     costs = np.asarray(trained(WAYS[way]).costs)
 
     check.close(actual=costs, expected=expected, tolerance=tolerance, what="the cost of each batch")
+
+
+@each_way
+def test_the_executed_dump_has_the_costs_of_the_device(trained: Trained, way: str) -> None:
+    """What the program compiles to, executed on all batches of the run, has the cost of each batch."""
+    from ipu_conformance.workloads.paddle_mnist import model
+    from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host
+
+    settings = WAYS[way]
+    with model.static_mode():
+        host = Host(settings)
+        side = IpuTrainer(settings, host)
+        held, graph = host.weights(), frameworks.ir("paddle", side.compiled)
+    every = list(batches(settings))
+    fed = [np.stack([batch.images for batch in every]), np.stack([batch.labels for batch in every])]
+    counts = (len(every), settings.accumulation, settings.replication_factor)
+    schedule = "grouped" if settings.pipelined else "sequential"
+    costs = losses_told(graph, held, fed, counts, schedule=schedule).reshape(len(every), -1).mean(axis=1)
+
+    _, allowed = noise(settings.replication_factor, settings.accumulation)[0]
+    returned = np.asarray(trained(settings).costs)
+    check.close(actual=returned, expected=costs, tolerance=allowed, what="the cost of each batch")
 
 
 def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.ndarray:

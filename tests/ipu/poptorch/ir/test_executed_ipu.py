@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 import pytest
@@ -37,3 +37,86 @@ def test_a_difference_is_executed_as_it_was_computed() -> None:
 
     (told,) = outcome.outputs.values()
     check.identical(actual=told[0, 0, 0].astype(np.float32), expected=returned, what="what the dump computes")
+
+
+class Counts(NamedTuple):
+    """Device iterations, accumulation and replicas of a training, the IPUs of two layers, and its loss scale."""
+
+    iterations: int
+    accumulation: int
+    replicas: int
+    ipus: Tuple[int, int] = (0, 0)
+    scale: float = 1.0
+
+
+WEIGHTS = {
+    "first.weight": [[1.0, -2.0, 3.0], [2.0, 1.0, -1.0]],
+    "first.bias": [1.0, -1.0],
+    "last.weight": [[2.0, -1.0], [1.0, 1.0], [-1.0, 2.0], [1.0, -2.0]],
+    "last.bias": [0.0, 1.0, -1.0, 2.0],
+}
+"""Whole numbers, so that no gradient is rounded."""
+RATE = 2.0**-6
+SAMPLES = 2
+
+
+def _trained(counts: Counts) -> Tuple[Any, Tuple[np.ndarray, np.ndarray]]:
+    """A model that has run once and returns every gradient of its weights, and what it was fed."""
+    import poptorch
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(3, 2), torch.nn.Linear(2, 4)
+
+        def forward(self, x: Any, wanted: Any) -> Any:
+            with poptorch.Block("first", ipu_id=counts.ipus[0]):
+                hidden = torch.relu(self.first(x))
+            with poptorch.Block("last", ipu_id=counts.ipus[1]):
+                return torch.nn.functional.mse_loss(self.last(hidden), wanted, reduction="sum")
+
+    model = Model()
+    model.load_state_dict({name: torch.tensor(value) for name, value in WEIGHTS.items()})
+    options = poptorch.Options().deviceIterations(counts.iterations).replicationFactor(counts.replicas)
+    options.Training.gradientAccumulation(counts.accumulation)
+    options.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
+    for name in WEIGHTS:
+        options.anchorTensor(name, f"Gradient___{name}", poptorch.OutputMode.All)
+    sgd = poptorch.optim.SGD(model.parameters(), lr=RATE, loss_scaling=counts.scale)
+    trainer = poptorch.trainingModel(model, options, sgd)
+    size = SAMPLES * counts.iterations * counts.accumulation * counts.replicas
+    samples = (np.arange(3.0 * size).reshape(size, 3) % 5 - 2).astype(np.float32)
+    wanted = (np.arange(4.0 * size).reshape(size, 4) % 3).astype(np.float32)
+    trainer(torch.from_numpy(samples), torch.from_numpy(wanted))
+    return trainer, (samples, wanted)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param(Counts(3, 1, 1), id="single"),
+        pytest.param(Counts(1, 4, 3), id="accumulated", marks=pytest.mark.ipus(4)),
+        pytest.param(Counts(1, 5, 3, ipus=(0, 1)), id="pipelined", marks=pytest.mark.ipus(8)),
+        pytest.param(Counts(1, 3, 4, scale=8.0), id="scaled", marks=pytest.mark.ipus(4)),
+    ],
+)
+def test_the_gradients_of_the_executed_dump_are_those_that_the_device_returned(counts: Counts) -> None:
+    """Each micro-batch of each replica has the gradients of the dump, bit for bit: whole numbers are not rounded."""
+    trainer, fed = _trained(counts)
+    graph = read(trainer)
+    held = {name: np.array(value) for name, value in WEIGHTS.items()}
+    seeds = {name: np.asarray(counts.scale) for name in graph.inputs if name.startswith("Gradient___")}
+    state = {name for name in graph.inputs if name.startswith("Acc")}
+    streams = [name for name in graph.inputs if name not in {*held, *seeds, *state}]
+    axes = (counts.iterations, counts.accumulation, counts.replicas, SAMPLES)
+    given = {name: value.reshape(*axes, -1) for name, value in zip(streams, fed)}
+
+    gradients = [f"Gradient___{name}" for name in WEIGHTS]
+    told = interpreter.execute(graph, {**held, **seeds, **given}, fetches=gradients).outputs
+
+    for name, gradient in zip(WEIGHTS, gradients):
+        returned = trainer.getAnchoredTensor(name).numpy()
+        values = told[gradient].astype(np.float32).reshape(returned.shape)
+        check.identical(actual=returned, expected=values, what=f"the gradients of {name}")

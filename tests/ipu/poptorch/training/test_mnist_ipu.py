@@ -10,13 +10,14 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, frameworks
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.poptorch_mnist import Settings
 from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
 
 from ...training import native_reference
+from ...training.executed import losses_told
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
 SHORT = Settings(
@@ -146,6 +147,25 @@ def test_the_device_trains_as_its_native_twin(trained: Trained) -> None:
     losses = np.asarray(trained(SHORT).losses, np.float32)
 
     check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss of each batch")
+
+
+def test_the_executed_dump_has_the_losses_of_the_device(torch: Any, trained: Trained) -> None:
+    """What the training model compiles to, executed on one call's batches, has the losses of that call."""
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
+
+    torch.manual_seed(SHORT.seed)
+    network = model.Network(SHORT.dropout)
+    side = trainers.IpuTrainer(network, SHORT)
+    images, labels = next(iter(side.training_batches(model.datasets(SHORT)[0])))
+    side.training_model.compile(images, labels)
+    held = {name: value.numpy() for name, value in network.state_dict().items()}
+    counts = (SHORT.device_iterations, 1, 1)
+    losses = losses_told(frameworks.ir("poptorch", side.training_model), held, [images.numpy(), labels.numpy()], counts)
+
+    _, whole = noise(SHORT)[0]
+    allowed = replace(whole, allowed=whole.allowed[: SHORT.device_iterations])
+    returned = np.asarray(trained(SHORT).losses[: SHORT.device_iterations])
+    check.close(actual=returned, expected=losses.reshape(-1), tolerance=allowed, what="the losses of the first call")
 
 
 def test_the_trained_weights_are_those_of_the_native_twin(torch: Any, trained: Trained) -> None:

@@ -139,8 +139,8 @@ def test_plain_sgd_keeps_no_state() -> None:
     assert state == {}
 
 
-def test_momentum_that_comes_later_starts_from_the_gradient() -> None:
-    """The first velocity is the gradient, even if updates without momentum came before."""
+def test_momentum_that_comes_later_starts_from_the_dampened_gradient() -> None:
+    """A velocity begins with zeros, so that the first is the dampened gradient, even after updates without momentum."""
     weights, gradients = tensors(4, 2)
     optimizer = torch.optim.SGD([weights["first"]], lr=0.1)
     moved = {"first": weights["first"].detach().clone()}
@@ -149,7 +149,7 @@ def test_momentum_that_comes_later_starts_from_the_gradient() -> None:
         optimizer.param_groups[0].update(momentum=momentum, dampening=0.5)
         update.rule_for(optimizer, weights, None).step(moved, {"first": own["first"]}, state)
 
-    check.identical(actual=state["first"]["velocity"], expected=gradients[1]["first"], what="velocity")
+    check.identical(actual=state["first"]["velocity"], expected=gradients[1]["first"] / 2, what="velocity")
 
 
 @pytest.mark.parametrize("slot", ["first", "second"])

@@ -28,8 +28,8 @@ GRADIENTS = [_random.standard_normal((3, 4)) for _ in range(UPDATES)]
 CASES: Dict[str, Tuple[Rule, Callable[[Any, List[Any]], Any]]] = {
     "torch-sgd": (optimizer("sgd"), lambda o, p: o.SGD(p, RATE)),
     "torch-sgd-momentum": (
-        optimizer("sgd", momentum=0.75, dampening=0.25, weight_decay=0.125),
-        lambda o, p: o.SGD(p, RATE, momentum=0.75, dampening=0.25, weight_decay=0.125),
+        optimizer("sgd", momentum=0.75, weight_decay=0.125),
+        lambda o, p: o.SGD(p, RATE, momentum=0.75, weight_decay=0.125),
     ),
     "torch-sgd-nesterov": (
         optimizer("sgd", momentum=0.75, nesterov=True),
@@ -273,3 +273,16 @@ def test_clipping_follows_tensorflow() -> None:
     # 48 squares are summed, in any order: that many roundings of the norm, and three of the scaling.
     for expected, actual in zip(theirs, result.values()):
         np.testing.assert_allclose(actual, expected.numpy(), rtol=(48 + 3) * float(np.finfo(float).eps), atol=0)
+
+
+def test_every_velocity_is_dampened() -> None:
+    """A velocity begins with zeros and takes the dampened gradient from the first update on; the numbers are exact."""
+    rule, weight = optimizer("sgd", momentum=0.5, dampening=0.25), np.array([8.0])
+    state = optimizers.begin(rule, weight)
+    velocities = []
+    for t, gradient in enumerate((16.0, 32.0, -64.0), 1):
+        weight, state = optimizers.step(rule, weight, np.array([gradient]), state, 0.125, t)
+        velocities.append(float(state["velocity"][0]))
+
+    assert velocities == [12.0, 30.0, -33.0]
+    assert float(weight[0]) == 8.0 - (12.0 + 30.0 - 33.0) / 8

@@ -7,6 +7,14 @@ from typing import Any, Callable
 from ipu_conformance.emulator.faults.catalogue import dumped, patch
 
 dumped.declare("poptorch", dumped.POPART, __name__)
+dumped.declare(
+    "poptorch",
+    (
+        ("nesterov-lost", "the last weight follows its gradient alone", dumped.lost(dumped.of_type("SGD1Nesterov"))),
+        ("mask-lost", "the last gradient passes what was dropped", dumped.lost(dumped.of_type("DropoutGrad"))),
+    ),
+    __name__,
+)
 
 
 @patch("poptorch-schedule-reversed", "plan", "core.schedules:_grid", "plan and device take micro-batches in reverse")
