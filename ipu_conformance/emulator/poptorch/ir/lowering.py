@@ -129,7 +129,7 @@ def rule_of(settings: Any, values: Mapping[str, Any]) -> str:
     """The rule of PopART's that an optimizer with the values of one group follows."""
     momentum = bool(values.get("momentum"))
     if settings.kind == "sgd":
-        apart = "sgd2-nesterov" if settings.whole.get("nesterov") else "sgd2"
+        apart = "sgd2-nesterov" if values.get("nesterov") else "sgd2"
         return "sgd0" if not momentum else "sgd1" if settings.whole.get("use_combined_accum") else apart
     if settings.kind == "rmsprop":
         return rmsprop(centred=bool(values.get("centered")), momentum=momentum)

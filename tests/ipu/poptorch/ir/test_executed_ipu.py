@@ -40,9 +40,8 @@ def test_a_difference_is_executed_as_it_was_computed() -> None:
 
 
 class Counts(NamedTuple):
-    """Device iterations, accumulation and replicas of a training, the IPUs of two layers, and its loss scale."""
+    """Accumulation and replicas of an update, the IPUs of two layers, and the loss scale."""
 
-    iterations: int
     accumulation: int
     replicas: int
     ipus: Tuple[int, int] = (0, 0)
@@ -78,14 +77,14 @@ def _trained(counts: Counts) -> Tuple[Any, Tuple[np.ndarray, np.ndarray]]:
 
     model = Model()
     model.load_state_dict({name: torch.tensor(value) for name, value in WEIGHTS.items()})
-    options = poptorch.Options().deviceIterations(counts.iterations).replicationFactor(counts.replicas)
+    options = poptorch.Options().replicationFactor(counts.replicas).autoRoundNumIPUs(True)
     options.Training.gradientAccumulation(counts.accumulation)
     options.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
     for name in WEIGHTS:
         options.anchorTensor(name, f"Gradient___{name}", poptorch.OutputMode.All)
     sgd = poptorch.optim.SGD(model.parameters(), lr=RATE, loss_scaling=counts.scale)
     trainer = poptorch.trainingModel(model, options, sgd)
-    size = SAMPLES * counts.iterations * counts.accumulation * counts.replicas
+    size = SAMPLES * counts.accumulation * counts.replicas
     samples = (np.arange(3.0 * size).reshape(size, 3) % 5 - 2).astype(np.float32)
     wanted = (np.arange(4.0 * size).reshape(size, 4) % 3).astype(np.float32)
     trainer(torch.from_numpy(samples), torch.from_numpy(wanted))
@@ -96,10 +95,10 @@ def _trained(counts: Counts) -> Tuple[Any, Tuple[np.ndarray, np.ndarray]]:
 @pytest.mark.parametrize(
     "counts",
     [
-        pytest.param(Counts(3, 1, 1), id="single"),
-        pytest.param(Counts(1, 4, 3), id="accumulated", marks=pytest.mark.ipus(4)),
-        pytest.param(Counts(1, 5, 3, ipus=(0, 1)), id="pipelined", marks=pytest.mark.ipus(8)),
-        pytest.param(Counts(1, 3, 4, scale=8.0), id="scaled", marks=pytest.mark.ipus(4)),
+        pytest.param(Counts(3, 1), id="single"),
+        pytest.param(Counts(4, 3), id="accumulated", marks=pytest.mark.ipus(4)),
+        pytest.param(Counts(5, 3, ipus=(0, 1)), id="pipelined", marks=pytest.mark.ipus(8)),
+        pytest.param(Counts(3, 4, scale=8.0), id="scaled", marks=pytest.mark.ipus(4)),
     ],
 )
 def test_the_gradients_of_the_executed_dump_are_those_that_the_device_returned(counts: Counts) -> None:
@@ -110,7 +109,7 @@ def test_the_gradients_of_the_executed_dump_are_those_that_the_device_returned(c
     seeds = {name: np.asarray(counts.scale) for name in graph.inputs if name.startswith("Gradient___")}
     state = {name for name in graph.inputs if name.startswith("Acc")}
     streams = [name for name in graph.inputs if name not in {*held, *seeds, *state}]
-    axes = (counts.iterations, counts.accumulation, counts.replicas, SAMPLES)
+    axes = (1, counts.accumulation, counts.replicas, SAMPLES)
     given = {name: value.reshape(*axes, -1) for name, value in zip(streams, fed)}
 
     gradients = [f"Gradient___{name}" for name in WEIGHTS]
