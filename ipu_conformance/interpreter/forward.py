@@ -317,8 +317,8 @@ def dropout(call: Call) -> Array:
     mask = call.get(MASK)
     if mask is None:
         raise ExecutionError(
-            f"{call.place} drops values at random and the dump does not hold its mask: give what it keeps as "
-            f"{call.op.outputs[0]!r} with ':kept' behind it."
+            f"{call.place} drops values at random and the dump does not hold its mask: give what the Dropout keeps "
+            "under the name of its result with ':kept' behind it."
         )
     return call.x * mask / (1.0 - ratio)
 

@@ -88,7 +88,7 @@ def _batch_norm(call: Call) -> Tuple[Array, ...]:
         return (_as_given(call, value), *(np.asarray(each) for each in (mean, variance, mean, variance)), np.zeros(()))
     share = float(call.attribute("exponential_avg_factor", default=1.0))
     own = (x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3)))
-    kept = np.size(mean) > 0  # a layer norm is written with this op, and keeps no statistics
+    kept = call[3].size > 0  # a layer norm is written with this op, and keeps no statistics
     moved = oracle("batch_norm_statistics", x, mean, variance, momentum=share, unbiased=True) if kept else own
     value = oracle("batch_norm", x, scale, bias, epsilon=epsilon)
     return (_as_given(call, value), *moved, *own, np.zeros(()))

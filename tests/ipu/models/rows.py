@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Mapping
+from typing import Any, Dict, Mapping, Tuple
 
 import pytest
 
@@ -65,15 +65,20 @@ def inferring(framework: Driver) -> RunConfig:
     return RunConfig(device_iterations=3, steps=2, training=False, **MANNERS[name_of(framework)])
 
 
-@functools.lru_cache(maxsize=None)
+_RECORDS: Dict[Tuple[str, str, RunConfig], RunRecord] = {}
+
+
 def ran(framework: Driver, model: str, config: RunConfig) -> RunRecord:
     """What a model's training or inference on the target leaves behind; what the API has no words for is a skip."""
-    net = MODELS[model]()
-    reason = framework.supports(net, config)
-    if reason is not None:
-        pytest.skip(reason)
-    run = framework.train if config.training else framework.infer
-    return run(net, config, distinct_micro_batches(net, config))
+    key = (name_of(framework), model, config)
+    if key not in _RECORDS:
+        net = MODELS[model]()
+        reason = framework.supports(net, config)
+        if reason is not None:
+            pytest.skip(reason)
+        run = framework.train if config.training else framework.infer
+        _RECORDS[key] = run(net, config, distinct_micro_batches(net, config))
+    return _RECORDS[key]
 
 
 @functools.lru_cache(maxsize=None)

@@ -171,6 +171,25 @@ def test_what_is_drawn_at_random_is_refused(type: str) -> None:
     graph = Graph("g", [Op(type, "drop", ("x",), ("y",), {"ratio": 0.25})], ["x"], ["y"], tensors("x", "y"))
     kept = replace(graph, ops=tuple(replace(op, attributes={"ratio": 0.0}) for op in graph.ops))
 
-    with pytest.raises(ExecutionError, match=f"{type} 'drop' drops values at random: the dump does not hold its masks"):
+    with pytest.raises(ExecutionError, match=f"{type} 'drop' drops values at random and the dump does not hold its"):
         execute(graph, {"x": np.arange(5.0)})
     np.testing.assert_array_equal(execute(kept, {"x": np.arange(5.0)}).outputs["y"].ravel(), np.arange(5.0))
+
+
+def test_a_dropout_keeps_what_it_is_given() -> None:
+    """The mask of each update is given under the name of the result; what is kept is scaled, backwards, too."""
+    ops = [
+        Op("Dropout", "drop", ("x",), ("y",), {"ratio": 0.75}),
+        Op("DropoutGrad", "drop", ("Gradient___y",), ("Gradient___x",), {"ratio": 0.75}),
+    ]
+    names = ("x", "y", "Gradient___y", "Gradient___x")
+    graph = Graph(
+        "g", ops, ["x", "Gradient___y"], ["y", "Gradient___x"], [Tensor(name, "FLOAT", (5,)) for name in names]
+    )
+    masks = np.array([[1, 0, 0, 1, 0], [0, 1, 1, 0, 0], [0, 0, 1, 0, 1]])
+    fed = {"x": np.arange(15.0).reshape(3, 5), "Gradient___y": np.ones((3, 5)), "y:kept": masks}
+
+    outputs = execute(graph, fed).outputs
+
+    np.testing.assert_array_equal(outputs["y"].reshape(3, 5), 4 * masks * fed["x"])
+    np.testing.assert_array_equal(outputs["Gradient___x"].reshape(3, 5), 4 * masks)
