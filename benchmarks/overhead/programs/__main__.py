@@ -69,8 +69,9 @@ def run(command: Sequence[str]) -> None:
     """Run a program to the end of its last process, where the files that it leaves do not matter."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory() as folder:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run(command, check=True, cwd=folder, env=environment, **quiet)
+        # What a program says on stderr is not looked at: TensorFlow says much.
+        silent = subprocess.DEVNULL
+        subprocess.run(command, check=True, cwd=folder, env=environment, stdout=silent, stderr=silent)
     while True:
         try:
             os.wait()

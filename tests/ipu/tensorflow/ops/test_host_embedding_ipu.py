@@ -1,7 +1,7 @@
 """Tables on the host: replicas look rows up in one table, and their gradients update it.
 
-The rules are those of graphcore/tensorflow ``tensorflow/python/ipu/ops/embedding_ops.py``. It does not say what replicas
-do to one table, so the emulator alone is asked for that. All numbers are exact.
+The rules are those of graphcore/tensorflow ``tensorflow/python/ipu/ops/embedding_ops.py``. It does not say what
+replicas do to one table, so the emulator alone is asked for that. All numbers are exact.
 """
 
 from __future__ import annotations
