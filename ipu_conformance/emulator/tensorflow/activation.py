@@ -58,7 +58,7 @@ def change_session(session: ModuleType) -> None:
     base = session.BaseSession
     _replace(base, "__init__", _placing_softly)
     _replace(base, "list_devices", _listing_session_devices)
-    _replace(base, "_extend_graph", _telling)
+    _replace(base, "_extend_graph", _following)
 
 
 def change_context(context: ModuleType) -> None:
@@ -228,12 +228,14 @@ def _placing_softly(own: Callable[..., Any]) -> Callable[..., Any]:
     return init
 
 
-def _telling(own: Callable[..., None]) -> Callable[..., None]:
-    """A session takes up what a graph has got since it ran last: the graph is told that it runs."""
+def _following(own: Callable[..., None]) -> Callable[..., None]:
+    """A session takes up what a graph has got since it ran last: programs follow the configuration before that."""
 
     @functools.wraps(own)
     def extend(self: Any) -> None:
-        self._graph._ipu_ran = True
+        waiting = getattr(self._graph, "_ipu_waiting", None)
+        if waiting is not None:
+            waiting.follow(self._graph)
         own(self)
 
     return extend

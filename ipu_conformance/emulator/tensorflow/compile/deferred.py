@@ -1,12 +1,12 @@
 """Programs of a graph, until a session has run it: a configuration may still change how many replicas they have.
 
-What was built for other IPUs than those of the configuration in force, or before any, is built again for these, and the
-operations that the user holds take their values from there. What a session has run already stays as it is.
+When a session first runs the graph, what was built for other IPUs than those of the configuration in force, or before
+any, is built again for these, and the operations that the user holds take their values from there. An error of that
+build is an error of the run, as it is where a device compiles.
 """
 
 from __future__ import annotations
 
-import weakref
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
@@ -54,25 +54,43 @@ class _Dequeue(NamedTuple):
             tensor.op._update_input(0, leaf)
 
 
-class _Waiting(NamedTuple):
+class _Waiting:
     """What a graph holds that may be built again; the graph has it, so that both are forgotten together."""
 
-    programs: List[_Program]
-    dequeues: List[_Dequeue]
+    def __init__(self) -> None:
+        self.programs: List[_Program] = []
+        self.dequeues: List[_Dequeue] = []
+
+    def follow(self, graph: Any) -> None:
+        """Build what a graph holds for the IPUs that there are, before a session runs it for the first time.
+
+        The session sees no later change of an operation.
+        """
+        if not self.programs and not self.dequeues:
+            return
+        was_finalized = graph.finalized
+        graph._unsafe_unfinalize()
+        try:
+            with graph.as_default():
+                for program in self.programs:
+                    program.rebuild()
+                for dequeue in self.dequeues:
+                    dequeue.follow()
+        finally:
+            if was_finalized:
+                graph.finalize()
+        self.programs, self.dequeues = [], []
 
 
-WAITING, RAN = "_ipu_waiting", "_ipu_ran"
-"""Attributes of a graph: what it holds, and whether a session has run it, which sees no change of an operation."""
-_graphs: Any = weakref.WeakSet()
+WAITING = "_ipu_waiting"
+"""The attribute of a graph that holds what waits: a session asks for it (``activation``)."""
 
 
 def _of_default_graph() -> _Waiting:
     graph = ops.get_default_graph()
-    waiting: Optional[_Waiting] = getattr(graph, WAITING, None)
-    if waiting is None:
-        waiting = _Waiting([], [])
-        setattr(graph, WAITING, waiting)
-        _graphs.add(graph)
+    if not hasattr(graph, WAITING):
+        setattr(graph, WAITING, _Waiting())
+    waiting: _Waiting = getattr(graph, WAITING)
     return waiting
 
 
@@ -93,21 +111,6 @@ def note_dequeue(outfeed: Any, leaves: Sequence[Any]) -> List[Any]:
             tensor.set_shape(leaf.shape)
     _of_default_graph().dequeues.append(_Dequeue(outfeed, outfeed._queue, kept))
     return kept
-
-
-@system.on_configure
-def _configured() -> None:
-    for graph in list(_graphs):
-        if graph.finalized or getattr(graph, RAN, False):
-            _graphs.discard(graph)
-            continue
-        waiting: _Waiting = getattr(graph, WAITING)
-        with graph.as_default():
-            for program in waiting.programs:
-                program.rebuild()
-            for place, dequeue in enumerate(waiting.dequeues):
-                dequeue.follow()
-                waiting.dequeues[place] = dequeue._replace(queue=dequeue.outfeed._queue)
 
 
 def _of_any_shape(tensor: Any) -> Any:

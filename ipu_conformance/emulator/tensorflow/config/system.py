@@ -33,7 +33,6 @@ class _State:
         self.options: Optional[Any] = None
         self.devices: Tuple[int, ...] = ()
         self.on_reset: List[Callable[[], None]] = []
-        self.on_configure: List[Callable[[], None]] = []
         self.seeds: Dict[str, Tuple[int, bool]] = {}
 
 
@@ -46,8 +45,6 @@ def configure(options: Any) -> None:
     with _STATE.lock:
         _STATE.options = options
         _STATE.devices = counts
-    for function in list(_STATE.on_configure):
-        function()
 
 
 def reset() -> None:
@@ -64,12 +61,6 @@ def reset() -> None:
 def on_reset(function: Callable[[], None]) -> Callable[[], None]:
     """Call ``function`` whenever the configuration is forgotten: what was compiled for it is of no use then."""
     _STATE.on_reset.append(function)
-    return function
-
-
-def on_configure(function: Callable[[], None]) -> Callable[[], None]:
-    """Call ``function`` whenever a configuration is put in force."""
-    _STATE.on_configure.append(function)
     return function
 
 
