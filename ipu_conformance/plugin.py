@@ -78,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Packing(), "ipu_conformance_packing")
         hooks.limit(config)
     if hasattr(config, "workerinput"):
-        stacks = Path(config.workerinput["ipu_stacks"])
-        config.pluginmanager.register(Watch(opened(stacks), opened(hooks.devices_beside(stacks))), WATCH)
+        noted = Path(config.workerinput["ipu_stacks"])
+        config.pluginmanager.register(Watch(opened(noted), opened(hooks.devices_beside(noted))), WATCH)
     elif not config.getoption("tx", None) and guard.is_possible():
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
     _record(config)

@@ -114,7 +114,9 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
             },
         },
         # From TensorFlow 2.16 on tf.keras is Keras 3, which has no IPU extensions, unless this asks for tf-keras.
-        switches={"TF_USE_LEGACY_KERAS": ("tf_keras", "1")},
+        # Where a processor has certain instructions TensorFlow computes with oneDNN, whose softmax does not hand on
+        # NaN, and whose bits depend on the number of threads; without it the device is the same on every machine.
+        switches={"TF_USE_LEGACY_KERAS": ("tf_keras", "1"), "TF_ENABLE_ONEDNN_OPTS": ("tensorflow", "0")},
         below=(2, 16),
         with_module="tf_keras",
         because="its Keras is Keras 3, which has no IPU extensions; install tf-keras beside it",

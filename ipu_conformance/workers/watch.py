@@ -21,7 +21,7 @@ from ipu_conformance.workers.leases import JOINED
 
 GRACE = 0.1
 """The part of its limit that a case has for its end, once pytest-timeout has interrupted it."""
-LEAST_GRACE = 1.0
+LEAST_GRACE = 3.0
 LATER = 0.02
 """Seconds until an interruption that came between two phases of a case is tried again."""
 LIMIT = pytest.StashKey[float]()

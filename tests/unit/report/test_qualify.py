@@ -211,4 +211,4 @@ def test_a_target_whose_probe_lies_is_found_out_before_the_cases(liar, monkeypat
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
 
     with pytest.raises(PreflightError, match=sentence):
-        preflight.require_answer(name, "liar", time_limit=2)
+        preflight.require_answer(name, "liar", time_limit=2 if name == "paddle" else 60)

@@ -119,11 +119,11 @@ def test_a_limit_that_ends_between_two_phases_costs_one_case(pytester, workers):
     """The interruption waits for a phase of the case: in a plug-in it would end the run."""
     pytester.makeconftest(
         "import time\n\ndef pytest_runtest_makereport(item, call):\n"
-        "    if item.name == 'test_b' and call.when == 'setup':\n        time.sleep(1.5)\n"
+        "    if item.name == 'test_b' and call.when == 'setup':\n        time.sleep(4.2)\n"
     )
     pytester.makepyfile(
         "import pytest\npytestmark = pytest.mark.ipu\ndef test_a():\n    pass\n"
-        "@pytest.mark.timeout(1)\ndef test_b():\n    import time\n    time.sleep(0.5)\n"
+        "@pytest.mark.timeout(4)\ndef test_b():\n    import time\n    time.sleep(0.5)\n"
         "def test_c():\n    pass\n"
     )
 
@@ -131,7 +131,7 @@ def test_a_limit_that_ends_between_two_phases_costs_one_case(pytester, workers):
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["failed: *test_b: Failed: Timeout (>1.0s) from pytest-timeout."])
+    result.stdout.fnmatch_lines(["failed: *test_b: Failed: Timeout (>4.0s) from pytest-timeout."])
 
 
 def test_a_run_that_ends_early_fails(pytester):
