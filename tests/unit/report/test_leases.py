@@ -134,7 +134,7 @@ CASES = """
     import eight
     import pytest
 
-    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(0.3)]
+    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(2)]
 
     def test_on_one():
         assert eight.compute() == 42
@@ -182,7 +182,7 @@ NATIVE = """
     import eight
     import pytest
 
-    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(1)]
+    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(4)]
 
     @pytest.mark.ipus(3)
     def test_on_three():
