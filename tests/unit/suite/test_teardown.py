@@ -59,6 +59,11 @@ def processes_of(session):
     return found
 
 
+def _hear_hangups():
+    """Under nohup a process ignores SIGHUP, and so do all that it starts."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Run:
     """A run of pytest in a session of its own, whose tests take so many seconds each."""
 
@@ -76,6 +81,7 @@ class Run:
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
             env={**os.environ, **variables, "PYTHONPATH": path},
             cwd=folder, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=_hear_hangups,
         )  # fmt: skip
 
     def wait_for_a_test(self):
