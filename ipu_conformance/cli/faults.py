@@ -63,12 +63,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--paths", nargs="*", default=[], metavar="PATH", help="files of the suite instead of all")
     action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
     action.set_defaults(action=_matrix)
-    action = actions.add_parser("confirm", help="try every kill of the published matrix again")
+    action = actions.add_parser("confirm", help="try every kill that is known again")
     action.add_argument("--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS))
     action.add_argument(
         "--folder", type=Path, required=True, help="where the runs are kept; one that ended is not repeated"
     )
     action.add_argument("--one-in", type=int, default=1, metavar="N", help="the kills of one fault in so many (1: all)")
+    action.add_argument("--kills", type=Path, nargs="*", default=[], metavar="FILE", help=kill_tables.HELP)
+    action.add_argument(
+        "--publish", action="store_true", help="replace the matrix of the package by what these runs say"
+    )
     action.add_argument("--processes", type=int, default=2, metavar="N", help="processes side by side (2)")
     action.set_defaults(action=_confirm)
     action = actions.add_parser("page", help="write the published matrix as an HTML page with search")
@@ -146,10 +150,13 @@ def _sayer() -> Callable[[str], None]:
 
 
 def _confirm(args: argparse.Namespace) -> int:
-    from ipu_conformance.matrix import campaign
+    from ipu_conformance.matrix import campaign, table
 
+    if args.publish and (args.one_in != 1 or set(args.frameworks) != set(FRAMEWORKS)):
+        raise table.MatrixError("only all faults of all frameworks are published: leave out --one-in and --frameworks.")
+    tables = kill_tables.read(args.kills)
     before = os.times()
-    found = campaign.confirm(args.folder, args.frameworks, args.processes, _sayer(), args.one_in)
+    found = campaign.confirm(args.folder, args.frameworks, args.processes, _sayer(), args.one_in, tables.killers)
     after = os.times()
     rows = [["framework", "faults", "noticed again", "kills", "confirmed"]]
     for name, each in found.items():
@@ -163,6 +170,11 @@ def _confirm(args: argparse.Namespace) -> int:
             print(f"no case notices it any more on {name}: {fault}")
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     print(f"{spent / 60:.1f} minutes of processor time, {(after.elapsed - before.elapsed) / 60:.1f} minutes in all")
+    if args.publish:
+        matrix = table.joined([each.matrix for each in found.values()])
+        defects = _judged(matrix, tables)
+        table.write(matrix)
+        return 1 if defects else 0
     return 1 if any(each.unconfirmed for each in found.values()) else 0
 
 
@@ -170,25 +182,27 @@ def _matrix(args: argparse.Namespace) -> int:
     from ipu_conformance.matrix import campaign, table
 
     tables = kill_tables.read(args.kills)
-    hints = campaign.published()
-    for killers in (tables.killers, campaign.killers(args.runs)):
-        for name, rows in killers.items():
-            for fault, cases in rows.items():
-                hints.setdefault(name, {}).setdefault(fault, []).extend(cases)
+    hints = campaign.joint(campaign.published(), tables.killers, campaign.killers(args.runs))
     matrix = campaign.make(args.folder, args.frameworks, args.level, args.processes, _sayer(), args.paths, hints)
-    for name, reasons in tables.spared.items():
-        for fault, reason in reasons.items():
-            if fault in matrix.rows.get(name, {}):
-                matrix.rows[name][fault].spared = reason
-    print("\n".join(text_table([HEADER, *(_counts(matrix, name) for name in args.frameworks)], ruled=True)))
-    defects = [f"survives on {name}: {fault}" for name in args.frameworks for fault in matrix.survivors(name)]
-    defects += [f"notices nothing on {name}: {family}" for name in args.frameworks for family in matrix.idle(name)]
-    print("\n".join(defects) or "no survivor, and no family of cases without a kill")
+    defects = _judged(matrix, tables)
     table.write(matrix, table.PUBLISHED if args.publish else args.folder / "matrix.json")
     return 1 if defects else 0
 
 
 HEADER = ["framework", "faults", "killed", "spared", "survivors", "of these by crash", "slips", "families", "idle"]
+
+
+def _judged(matrix: Matrix, tables: kill_tables.KillTables) -> List[str]:
+    """Print what a new matrix comes to; its survivors and idle families, where the tables spare no fault."""
+    for name, reasons in tables.spared.items():
+        for fault, reason in reasons.items():
+            if fault in matrix.rows.get(name, {}):
+                matrix.rows[name][fault].spared = reason
+    print("\n".join(text_table([HEADER, *(_counts(matrix, name) for name in matrix.rows)], ruled=True)))
+    defects = [f"survives on {name}: {fault}" for name in matrix.rows for fault in matrix.survivors(name)]
+    defects += [f"notices nothing on {name}: {family}" for name in matrix.rows for family in matrix.idle(name)]
+    print("\n".join(defects) or "no survivor, and no family of cases without a kill")
+    return defects
 
 
 def _counts(matrix: Matrix, name: str) -> List[str]:

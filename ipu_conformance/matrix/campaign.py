@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from ipu_conformance.emulator.faults import ENVIRONMENT
+from ipu_conformance.emulator.faults import ENVIRONMENT, catalogue
 from ipu_conformance.matrix import search, session, table
 from ipu_conformance.matrix.table import Matrix, MatrixError
 from ipu_conformance.matrix.verdict import Verdict
@@ -61,12 +61,12 @@ def make(
     parts = []
     for name in frameworks:
         runs = _runs(folder, name, "judge") + _runs(folder, name, "provoke")
-        parts.append(table.gathered(name, _faults(folder, name), _recorded(folder, name).values(), runs))
+        parts.append(table.gathered(name, _faults(folder, name), _recorded(folder, name), runs))
     return table.joined(parts)
 
 
 class Confirmation(NamedTuple):
-    """What became of the kills of one framework's published matrix when they were tried again."""
+    """What became of the kills that are claimed for one framework when they were tried again."""
 
     faults: int
     """Faults with a kill."""
@@ -75,31 +75,66 @@ class Confirmation(NamedTuple):
     kills: int
     unconfirmed: List[Dict[str, Any]]
     """The runs of those that did not come again."""
+    matrix: Matrix
+    """What these runs say, and nothing else: kills that came, and every family of cases that the suite has."""
 
 
 def confirm(
-    folder: Path, frameworks: Sequence[str], processes: int, say: Say, one_in: int = 1
+    folder: Path, frameworks: Sequence[str], processes: int, say: Say, one_in: int = 1, claims: Optional[Hints] = None
 ) -> Dict[str, Confirmation]:
-    """Try every published kill again, or those of one fault in so many, each with a run without the fault behind it."""
+    """Try every kill that is claimed, or those of one fault in so many, each with a run without the fault behind it.
+
+    The published ones are, those of ``claims`` beside them. What the catalogue no longer has is not tried.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    known = published()
-    claimed = {
-        name: {fault: cases for fault, cases in list(known.get(name, {}).items())[::one_in] if cases}
-        for name in frameworks
-    }
+    known = joint(published(), claims or {})
+    claimed, described = {}, {}
+    for name in frameworks:
+        catalogue.load(name)
+        described[name] = session.described(name)
+        there = [(fault, cases) for fault, cases in known.get(name, {}).items() if cases]
+        there = [(fault, cases) for fault, cases in there if fault in described[name] or fault.startswith(table.SLIP)]
+        claimed[name] = dict(there[::one_in])
     jobs = [job for name in frameworks for job in _shared("confirm", name, folder, claimed[name], {}, processes)]
     _run([job for job in jobs if not _ended(job)], processes, say)
-    return {name: _confirmed(claimed[name], _runs(folder, name, "confirm")) for name in frameworks}
+    return {
+        name: _confirmed(name, claimed[name], _runs(folder, name, "confirm"), described[name], _families(folder, name))
+        for name in frameworks
+    }
 
 
-def _confirmed(claimed: Mapping[str, Sequence[str]], runs: Sequence[Dict[str, Any]]) -> Confirmation:
+def joint(*sources: Hints) -> Dict[str, Dict[str, List[str]]]:
+    """The cases that several sources know to notice each fault, each once."""
+    known: Dict[str, Dict[str, List[str]]] = {}
+    for source in sources:
+        for name, rows in source.items():
+            for fault, cases in rows.items():
+                before = known.setdefault(name, {}).setdefault(fault, [])
+                before.extend(case for case in dict.fromkeys(cases) if case not in before)
+    return known
+
+
+def _confirmed(
+    name: str,
+    claimed: Mapping[str, Sequence[str]],
+    runs: Sequence[Dict[str, Any]],
+    described: Mapping[str, Mapping[str, str]],
+    families: Sequence[str],
+) -> Confirmation:
     noticed = {run["fault"] for run in runs if run["verdict"] == Verdict.KILLED}
+    matrix = table.gathered(name, described, families, runs)
     return Confirmation(
         len(claimed),
         [fault for fault in claimed if fault not in noticed],
         sum(map(len, claimed.values())),
         [run for run in runs if run["verdict"] != Verdict.KILLED],
+        matrix,
     )
+
+
+def _families(folder: Path, framework: str) -> List[str]:
+    families: List[str] = json.loads((folder / f"{framework}.families.json").read_text(encoding="utf-8"))
+    return families
 
 
 def published() -> Dict[str, Dict[str, List[str]]]:
@@ -235,7 +270,8 @@ def work(job: Path) -> None:
             rows = session.described(framework)
             job.with_name(f"{framework}.faults.json").write_text(json.dumps(rows), encoding="utf-8")
         elif kind.startswith("confirm"):
-            session.confirm(framework, asked["candidates"], out, before)
+            families = session.confirm(framework, asked["candidates"], out, before)
+            job.with_name(f"{framework}.families.json").write_text(json.dumps(families), encoding="utf-8")
         elif kind.startswith("judge"):
             session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"])
         else:

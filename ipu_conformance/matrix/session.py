@@ -255,15 +255,18 @@ def provoke(
 
 def confirm(
     framework: str, kills: Mapping[str, Sequence[str]], out: TextIO, before: Sequence[Mapping[str, Any]] = ()
-) -> None:
+) -> List[str]:
     """Write a line for every kill that is claimed: what becomes of the case under the fault, if it passes without.
 
-    What ``before`` holds is not tried again. A case that the suite does not have notices nothing.
+    What ``before`` holds is not tried again. A case that the suite does not have notices nothing. The families of cases
+    that the suite has are returned.
     """
+    families: List[str] = []
 
     def work(loop: Loop) -> None:
         wake(framework)
         slips.load(framework)
+        families.extend(dict.fromkeys(map(search.family, loop.cases)))
         tried = {(run["fault"], run["case"]) for run in before}
         for fault, cases in kills.items():
             for case in cases:
@@ -275,6 +278,7 @@ def confirm(
                     _noted(Outcome(Verdict.SKIPPED, 0.0, "the suite has no such case"), fault, case, out)
 
     pytest_session((), framework, work)
+    return families
 
 
 def _calls(loop: Loop, cases: Sequence[str]) -> Dict[str, Set[str]]:

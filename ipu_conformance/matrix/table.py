@@ -13,7 +13,7 @@ from ipu_conformance.matrix.search import family
 from ipu_conformance.matrix.verdict import Verdict
 
 PUBLISHED = Path(__file__).with_name("matrix.json")
-VERSION = 1
+VERSION = 2
 SLIP = "slip:"
 """How the names of faults begin that follow from a function of the emulator."""
 
@@ -45,8 +45,7 @@ class Matrix:
     """The rows by framework and fault, and the families of cases by framework."""
 
     rows: Dict[str, Dict[str, Row]] = field(default_factory=dict)
-    families: Dict[str, Dict[str, float]] = field(default_factory=dict)
-    """The processor time of each family's cases."""
+    families: Dict[str, List[str]] = field(default_factory=dict)
 
     def survivors(self, framework: str) -> List[str]:
         """The faults that the device can have and no case noticed."""
@@ -72,10 +71,13 @@ class Matrix:
 def gathered(
     framework: str,
     faults: Mapping[str, Mapping[str, str]],
-    recording: Iterable[Mapping[str, Any]],
+    cases: Iterable[str],
     runs: Iterable[Mapping[str, Any]],
 ) -> Matrix:
-    """The matrix of one framework from what its processes wrote; ``faults`` holds what and place of each by name."""
+    """The matrix of one framework from what its processes wrote; ``faults`` holds what and place of each by name.
+
+    The families are those of ``cases``.
+    """
     rows = {name: Row(each["what"], each["place"]) for name, each in faults.items()}
     for run in runs:
         fault = str(run["fault"])
@@ -92,11 +94,7 @@ def gathered(
             row.broke.append(str(run["case"]))
         else:
             row.survived += 1
-    families: Dict[str, float] = {}
-    for note in recording:
-        name = family(str(note["case"]))
-        families[name] = round(families.get(name, 0.0) + float(note["seconds"]), 3)
-    return Matrix({framework: rows}, {framework: families})
+    return Matrix({framework: rows}, {framework: list(dict.fromkeys(map(family, cases)))})
 
 
 def grown(matrix: Matrix, framework: str, faults: Mapping[str, Mapping[str, str]], runs: Sequence[Any]) -> Matrix:
@@ -104,7 +102,7 @@ def grown(matrix: Matrix, framework: str, faults: Mapping[str, Mapping[str, str]
     found = gathered(framework, faults, (), [run for run in runs if run["fault"] in faults or _is_slip(run["fault"])])
     before = matrix.rows.get(framework, {})
     rows = {name: replace(row) for name, row in before.items() if name in faults or _is_slip(name)}
-    families = dict(matrix.families.get(framework, {}))
+    families = list(matrix.families.get(framework, []))
     for name, new in found.rows[framework].items():
         row = rows.setdefault(name, Row(new.what, new.place))
         row.what, row.place = new.what, new.place
@@ -112,8 +110,8 @@ def grown(matrix: Matrix, framework: str, faults: Mapping[str, Mapping[str, str]
         row.broke = list(dict.fromkeys([*row.broke, *new.broke]))
         row.survived += new.survived
         row.seconds = row.seconds or new.seconds
-        for case in new.kills:
-            families.setdefault(family(case), 0.0)
+        families += map(family, new.kills)
+    families = sorted(dict.fromkeys(families))
     return Matrix({**matrix.rows, framework: rows}, {**matrix.families, framework: families})
 
 

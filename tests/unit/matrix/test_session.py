@@ -89,8 +89,9 @@ def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
     }
     path = tmp_path / "paddle.confirm0.jsonl"
     with path.open("w", encoding="utf-8") as out:
-        session.confirm("paddle", kills, out, [{"fault": "known", "case": "test_a.py::test_one"}])
+        families = session.confirm("paddle", kills, out, [{"fault": "known", "case": "test_a.py::test_one"}])
 
+    assert families == ["test_a.py::test_one", "test_a.py::test_two"]
     verdicts = {(run["fault"], run["case"]): run["verdict"] for run in session.lines(path)}
     assert verdicts == {
         ("inert", "test_a.py::test_one"): "killed",
