@@ -109,10 +109,12 @@ def test_an_instruction_becomes_what_onnx_has_for_it(line, parameters, types):
         (module("f32[2] call(p0), to_apply=gone", "f32[2]"), "not in the module"),
         (module("(" * 100 + "f32[2] negate(p0)", "f32[2]"), "deep in each other"),
         (module("f32[99999999999999999999] negate(p0)", "f32[2]"), "not the lengths"),
+        (module("f32[2\x1d] negate(p0)", "f32[2]"), "not the lengths"),
+        (module("f32[2]{0\x1c} negate(p0)", "f32[2]"), "not a layout"),
         (module("f32[2] parameter(9)", "f32[2]") + b"\nENTRY e { a = f32[] parameter(0) }", "twice"),
         (module("f32[2] constant({1, x})"), "not as XLA makes them"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_what_is_no_module_is_refused_in_a_sentence(data, said):
     """The error says what is wrong."""

@@ -82,7 +82,7 @@ _WORD = re.compile(r"[A-Za-z_][\w.\-]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _PLAIN = re.compile(r'[^"()\[\]{}]+')
 _VALUE = re.compile(r"[^\s,(){}\"=][^\s,(){}\"]*")
-_NUMBERS = re.compile(r"\s*(?:<=)?\s*\d{1,19}\s*(?:,\s*(?:<=)?\s*\d{1,19}\s*)*")
+_NUMBERS = re.compile(r"\s*(?:<=)?\s*\d{1,19}\s*(?:,\s*(?:<=)?\s*\d{1,19}\s*)*", re.ASCII)  # other blanks stop int()
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 
