@@ -35,6 +35,10 @@ def _trunc(module, x):
     return module.sign(x) * module.floor(module.abs(x))
 
 
+def _frac(module, x):
+    return x - _trunc(module, x)
+
+
 def _scaled(module, x, scale, bias, bias_after_scale):
     return x * scale + bias if bias_after_scale else (x + bias) * scale
 
@@ -75,6 +79,8 @@ TABLE.add(
     Row("log2", call("log2"), _logarithm(2), call("log2")),
     Row("log10", call("log10"), _logarithm(10), call("log10")),
     Row("trunc", call("trunc"), _trunc, _trunc),
+    Row("frac", call("frac"), _frac, _frac),
+    Row("erfc", call("erfc"), call("math.erfc"), lambda paddle, x: 1 - paddle.erf(x)),
     Row("asinh", call("asinh"), call("math.asinh"), Missing("an IPU build of Paddle has no handler for it")),
     Row("atan2", call("atan2"), call("math.atan2"), Missing("an IPU build of Paddle has no handler for it"), power=2),
     Row(

@@ -53,6 +53,10 @@ def _paddle_trace(paddle, x, offset, axis1, axis2):
     return paddle.trace(x, offset, axis1, axis2)
 
 
+def _added_product(module, c, a, b, alpha, beta):
+    return beta * c + alpha * module.matmul(a, b)
+
+
 TABLE.add(
     Row("matmul", _torch_matmul, _tf_matmul, _paddle_matmul),
     Row("bmm", _torch_matmul, _tf_matmul, _paddle_bmm),
@@ -62,12 +66,7 @@ TABLE.add(
         tensorflow=lambda tf, x, w, *bias: sum(bias, tf.tensordot(x, w, [[-1], [-1]])),
         paddle=lambda paddle, x, w, *bias: paddle.nn.functional.linear(x, paddle.transpose(w, [1, 0]), *bias),
     ),
-    Row(
-        "addmm",
-        torch=call("addmm"),
-        tensorflow=lambda tf, c, a, b, alpha, beta: beta * c + alpha * tf.matmul(a, b),
-        paddle=lambda paddle, c, a, b, alpha, beta: beta * c + alpha * paddle.matmul(a, b),
-    ),
+    *(Row(name, call(name), _added_product, _added_product) for name in ("addmm", "baddbmm")),
     Row("outer", call("outer"), lambda tf, a, b: tf.tensordot(a, b, axes=0), call("outer")),
     Row("dot", call("dot"), lambda tf, a, b: tf.tensordot(a, b, axes=1), call("dot")),
     Row("einsum", _einsum, _einsum, _einsum),

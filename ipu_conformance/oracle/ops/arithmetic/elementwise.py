@@ -136,6 +136,7 @@ pointwise("floor", np.floor, zero, draw=operands(STEPS), **EXACT)
 pointwise("ceil", np.ceil, zero, draw=operands(STEPS), **EXACT)
 pointwise("round", np.rint, zero, draw=operands(STEPS), **EXACT)  # halves go to the even neighbour; Paddle: away from 0
 pointwise("trunc", np.trunc, zero, draw=operands(STEPS), **EXACT)
+pointwise("frac", lambda x: x - np.trunc(x), one, draw=operands(STEPS), **EXACT)
 
 
 # Functions of one operand: value, derivative, range of samples; what the derivative costs beside its function is
@@ -209,6 +210,16 @@ _function(
     ULPS["erf"],
     ULPS["exp"] + 1,
     partial_steps=(lambda x: (1 + x**2) * np.exp(-(x**2)) * 2 / SQRT_PI,),  # x**2 is rounded before the exponential
+)
+_function(
+    "erfc",
+    lambda x: 1 - erf(x),
+    lambda x: -2 / SQRT_PI * np.exp(-(x**2)),
+    WIDE,
+    ULPS["erf"] + 0.5,
+    ULPS["exp"] + 1,
+    steps=lambda x: np.abs(erf(x)) + np.abs(1 - erf(x)),  # it may be computed as 1 less the error function
+    partial_steps=(lambda x: (1 + x**2) * np.exp(-(x**2)) * 2 / SQRT_PI,),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -56,7 +56,8 @@ def addmm(c: Array, a: Array, b: Array, *, alpha: float = 1.0, beta: float = 1.0
 
 def addmm_vjp(g: Array, c: Array, a: Array, b: Array, *, alpha: float = 1.0, beta: float = 1.0) -> Sequence[Array]:
     """The gradients beta g, alpha g b' and alpha a' g."""
-    return beta * unbroadcast(g, c.shape), alpha * (g @ b.T), alpha * (a.T @ g)
+    turned_a, turned_b = (np.swapaxes(x, -1, -2) for x in (a, b))
+    return beta * unbroadcast(g, c.shape), alpha * (g @ turned_b), alpha * (turned_a @ g)
 
 
 def outer(a: Array, b: Array) -> Array:
@@ -90,11 +91,16 @@ def _draw_linear(chooser: Chooser) -> Sample:
     return Sample((*inputs, chooser.array((out,))) if chooser.boolean() else inputs)
 
 
-def _draw_addmm(chooser: Chooser) -> Sample:
+def _draw_addmm(chooser: Chooser, stack: Tuple[int, ...] = ()) -> Sample:
     rows, inner, columns = (chooser.integer(1, 6) for _ in range(3))
-    shape = chooser.choice([(rows, columns), (1, columns), (columns,)])
+    shape = chooser.choice([(*stack, rows, columns), (1, columns), (columns,)])
     scale = {"alpha": chooser.choice([1.0, 0.5, -2.0]), "beta": chooser.choice([1.0, 0.25])}
-    return Sample((chooser.array(shape), chooser.array((rows, inner)), chooser.array((inner, columns))), scale)
+    a, b = chooser.array((*stack, rows, inner)), chooser.array((*stack, inner, columns))
+    return Sample((chooser.array(shape), a, b), scale)
+
+
+def _draw_baddbmm(chooser: Chooser) -> Sample:
+    return _draw_addmm(chooser, (chooser.integer(1, 4),))
 
 
 def _draw_outer(chooser: Chooser) -> Sample:
@@ -124,4 +130,5 @@ for _name, _forward, _vjp, _draw in (
 ):
     OPS.add(Op(_name, "matmul", _forward, multilinear(_forward), _draw, _vjp, multilinear_vjp(_vjp)))
 _addmm_errors = multilinear(_scaled(addmm), extra=2), multilinear_vjp(_scaled(addmm_vjp), extra=1)
-OPS.add(Op("addmm", "matmul", addmm, _addmm_errors[0], _draw_addmm, addmm_vjp, _addmm_errors[1]))
+for _name, _draw in (("addmm", _draw_addmm), ("baddbmm", _draw_baddbmm)):
+    OPS.add(Op(_name, "matmul", addmm, _addmm_errors[0], _draw, addmm_vjp, _addmm_errors[1]))
