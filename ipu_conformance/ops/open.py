@@ -30,6 +30,7 @@ OPEN: Mapping[str, Mapping[str, str]] = {
         for name in ("max_pool", "adaptive_max_pool", "global_max_pool")
     },
     "prod": {"poptorch: gradient denormals": PRODUCT},
+    "gelu": {"poptorch: infinities": "no document has it; torch's vector kernels, which the emulator runs, have NaN"},
     "gru": {"paddle: gradient large": "popnn's gates saturate (lib/popnn/Gru.cpp); the emulator's kernel has NaN"},
 }
 """What is open, by op; where several results are known, ``ops.latitude`` has them."""
