@@ -8,8 +8,7 @@ import pytest
 
 from ipu_conformance import frameworks
 from ipu_conformance.ops import Row
-
-from .bench import Bench
+from ipu_conformance.trials.bench import Bench
 
 Place = Tuple[str, str, str]
 """A framework, a type of number and a family: the cases of one place share programs."""

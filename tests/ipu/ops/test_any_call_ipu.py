@@ -11,9 +11,8 @@ from ipu_conformance.ops import TABLE, Row
 from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.ops.variants import Call, chosen_by
 from ipu_conformance.oracle.sample import Chooser
-
-from . import judge
-from .bench import Bench, Trial
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Bench, Trial
 
 CALLS = 8
 """Calls of a case, each of another op."""

@@ -14,10 +14,9 @@ from ipu_conformance import levels
 from ipu_conformance.asking import SELECTION
 from ipu_conformance.ops import Row
 from ipu_conformance.ops.cases import cases
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Bench, Trial
 from ipu_conformance.triangulation import POINT
-
-from . import judge
-from .bench import Bench, Trial
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -11,7 +11,7 @@ from ipu_conformance.frameworks import OpCall, OpResult
 from ipu_conformance.ops import TABLE, Row
 from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.oracle.op import as_tuple
-from tests.ipu.ops.bench import Bench
+from ipu_conformance.trials.bench import Bench
 
 Forward = Callable[..., Any]
 Gradient = Callable[..., Sequence[Optional[np.ndarray]]]

@@ -14,8 +14,8 @@ from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.latitude import LATITUDES, latitudes
 from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.oracle.op import as_tuple
-from tests.ipu.ops import judge
-from tests.ipu.ops.bench import Bench, Trial
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Bench, Trial
 from tests.unit.ops.device import NumpyDevice
 
 FAR_OFF = -12345.678

@@ -11,8 +11,8 @@ from ipu_conformance import check
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.variants import edges, is_pointwise
 from ipu_conformance.oracle.ops import OPS
-from tests.ipu.ops import judge
-from tests.ipu.ops.bench import Bench
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Bench
 from tests.unit.ops.device import NumpyDevice, bench
 
 RIGHT = "gelu add maximum sum max softmax conv max_pool sort gather lstm layer_norm pad"

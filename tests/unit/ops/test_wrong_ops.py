@@ -21,8 +21,8 @@ from ipu_conformance.ops.row import LIBRARIES
 from ipu_conformance.ops.variants import edges
 from ipu_conformance.ops.wrong import WrongOp, possible, wrong_ops
 from ipu_conformance.oracle.op import as_tuple
-from tests.ipu.ops import judge
-from tests.ipu.ops.bench import Bench, Trial
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Bench, Trial
 from tests.unit.ops.device import NumpyDevice
 
 SPARED = {

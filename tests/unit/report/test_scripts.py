@@ -12,8 +12,8 @@ from ipu_conformance.oracle.sample import Sample
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import scripts
 from ipu_conformance.run import Rule, RunConfig, learning_rate, optimizer
-from tests.ipu.ops import judge
-from tests.ipu.ops.bench import Trial
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Trial
 from tests.unit.commands import run
 from tests.unit.report import journals
 from tests.unit.report.journals import CASES, entries, failed

@@ -11,9 +11,9 @@ from ipu_conformance import check, frameworks
 from ipu_conformance.errors import Inexpressible
 from ipu_conformance.ops.row import Call, Missing, Row
 from ipu_conformance.ops.rows.loss.reduced import reduced
+from ipu_conformance.trials import judge
+from ipu_conformance.trials.bench import Bench
 
-from ...ops import judge
-from ...ops.bench import Bench
 from ..device import compiled
 
 

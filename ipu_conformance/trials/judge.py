@@ -16,9 +16,8 @@ from ipu_conformance.ops.open import why_open
 from ipu_conformance.ops.row import Row
 from ipu_conformance.oracle.op import as_tuple
 from ipu_conformance.oracle.tolerance.ops import Tolerance
+from ipu_conformance.trials.bench import Trial
 from ipu_conformance.triangulation import Point, point
-
-from .bench import Trial
 
 NARROW = {"int64": "int32", "float64": "float32"}
 

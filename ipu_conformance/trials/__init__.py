@@ -1,0 +1,1 @@
+"""Calls of ops on a device, many in one program (``bench``), and their comparison with the oracle (``judge``)."""
