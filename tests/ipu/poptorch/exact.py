@@ -11,6 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle import exact
 from ipu_conformance.run import RunConfig, learning_rate
 
+from .lazily import torch
 from .on_device import as_model
 
 RATE = 2.0**-6
@@ -36,7 +37,6 @@ def scale(
 
     ``first`` is called with the model and the input before they are multiplied; it may change the ``buffers``.
     """
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         if first is not None:
@@ -52,8 +52,6 @@ def scale(
 
 def samples(count: int) -> Any:
     """Distinct samples of two features."""
-    import torch
-
     return torch.tensor(exact.pairs(count))
 
 
@@ -75,8 +73,6 @@ def options(poptorch: Any, config: RunConfig, mode: Optional[str] = "All", perio
 
 def sgd(model: Any, **settings: Any) -> Any:
     """Plain gradient descent with the exact rate."""
-    import torch
-
     return torch.optim.SGD(model.parameters(), lr=RATE, **settings)
 
 
@@ -95,8 +91,6 @@ def trainer(
 
 def plain_run(x: Any, config: RunConfig, *, calls: int = 1) -> Run:
     """The oracle's run of ``scale`` with one update per device iteration, on the same batch in every call."""
-    import torch
-
     record = exact.train(exact.products(), np.tile(x.numpy(), (calls, 1)), replace(config, steps=calls))
     return Run(
         [list(torch.tensor(exact.float32(each)).chunk(config.micro_batches)) for each in record.outputs or ()],

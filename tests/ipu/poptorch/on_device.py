@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
+from .lazily import torch
+
 
 def as_model(forward: Callable[..., Any], **parts: Any) -> Any:
     """A module whose forward is ``forward(model, *inputs)`` and whose attributes are ``parts``."""
-    import torch
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:
@@ -35,8 +36,6 @@ def gradient(poptorch: Any, forward: Callable[..., Any], weight: Any, *inputs: A
 
     ``forward(model, *inputs)`` uses ``model.weight`` and holds the loss.
     """
-    import torch
-
     model = as_model(forward, weight=torch.nn.Parameter(weight.clone()))
     trainer = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), lr=1.0))
     trainer(*inputs)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any, Iterator, Tuple
 
+from ..lazily import torch
+
 
 def numbers(count: int) -> Any:
     """A dataset whose sample ``i`` is (i, -i)."""
-    import torch
-
     values = torch.arange(count)
     return torch.utils.data.TensorDataset(values, -values)
 
 
 def stream(count: int, *, split: bool = False) -> Any:
     """An iterable dataset of 0 … count-1; ``split`` deals them out to the loader's workers."""
-    import torch
 
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self) -> Iterator[Any]:
@@ -37,8 +36,6 @@ class Batches:
         return self.count
 
     def __iter__(self) -> Iterator[Any]:
-        import torch
-
         return iter([torch.full((2,), i) for i in range(self.count)])
 
 
@@ -46,8 +43,6 @@ class Rows(Batches):
     """An iterable of tensors of 1, 2, 3, … rows, which count on: [0], [1, 2], [3, 4, 5], …"""
 
     def __iter__(self) -> Iterator[Any]:
-        import torch
-
         begins = [i * (i + 1) // 2 for i in range(self.count)]
         return iter([torch.arange(begin, begin + i + 1) for i, begin in enumerate(begins)])
 
@@ -56,8 +51,6 @@ class Pairs(Batches):
     """An iterable of dictionaries of two tensors."""
 
     def __iter__(self) -> Iterator[Any]:
-        import torch
-
         return iter([{"x": torch.tensor([i]), "y": torch.tensor([-i, i])} for i in range(self.count)])
 
 
@@ -65,8 +58,6 @@ class Failing(Batches):
     """An iterable that gives one tensor and then raises ValueError."""
 
     def __iter__(self) -> Iterator[Any]:
-        import torch
-
         yield torch.zeros(2)
         raise ValueError("sample 1 cannot be read")
 
@@ -76,8 +67,6 @@ class Dying(Batches):
 
     def __iter__(self) -> Iterator[Any]:
         import time
-
-        import torch
 
         yield torch.zeros(2)
         time.sleep(0.3)
@@ -92,8 +81,6 @@ class Recording(Batches):
         self.folder = folder
 
     def __iter__(self) -> Iterator[Any]:
-        import torch
-
         for i in range(self.count):
             open(os.path.join(self.folder, str(i)), "w").close()
             yield torch.full((2,), i)

@@ -11,12 +11,12 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, gradient, infer
 
 
 def flexible() -> Any:
     """A model that takes all kinds of arguments and adds up the tensors in them; a number multiplies."""
-    import torch
     from torch.utils import _pytree as pytree
 
     class Flexible(torch.nn.Module):

@@ -8,6 +8,8 @@ from ipu_conformance import check
 from ipu_conformance.ir import Graph, Op, checks
 from ipu_conformance.ir.files import loads
 
+from ..lazily import poptorch, torch
+
 
 def read(model: Any) -> Graph:
     """The graph in the dump of a compiled model."""
@@ -91,8 +93,6 @@ def assert_sound(graph: Graph, setup: Setup, kind: str = "shapes") -> None:
 
 def network(ipus: Sequence[int] = (0, 0, 0, 0)) -> Any:
     """A convolution and three linear layers in four blocks; the fourth also reads what the first made."""
-    import poptorch
-    import torch
 
     class Network(torch.nn.Module):
         def __init__(self) -> None:
@@ -128,9 +128,6 @@ def options_of(poptorch: Any, setup: Setup) -> Any:
 
 def executor(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, options: Any = None) -> Tuple[Any, Any]:
     """The wrapped network, and the inputs of one call."""
-    import poptorch
-    import torch
-
     net = network(setup.ipus)
     chosen = options_of(poptorch, setup) if options is None else options
     size = MICRO * setup.iterations * setup.accumulation * setup.replicas

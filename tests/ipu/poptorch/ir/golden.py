@@ -7,6 +7,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 
 from ipu_conformance.ir import Graph, write
 
+from ..lazily import poptorch, torch
 from .dumped import read
 
 FOLDER = Path(__file__).parents[2] / "golden"
@@ -30,9 +31,6 @@ GOLDEN: Dict[str, Golden] = {
 
 def graph(name: str) -> Graph:
     """The graph that the target gives for a golden file."""
-    import poptorch
-    import torch
-
     from ipu_conformance.workloads.poptorch_mnist.model import Network
 
     golden = GOLDEN[name]

@@ -9,14 +9,13 @@ import pytest
 
 from ipu_conformance import check, interpreter
 
+from ..lazily import poptorch, torch
 from .dumped import read
 
 
 @pytest.mark.emulator
 def test_a_difference_is_executed_as_it_was_computed() -> None:
     """The terms of a difference stand in the dump in their order; whole numbers are compared bit for bit."""
-    import poptorch
-    import torch
 
     class Difference(torch.nn.Module):
         def __init__(self) -> None:
@@ -61,8 +60,6 @@ SAMPLES = 2
 
 def _trained(counts: Counts) -> Tuple[Any, Tuple[np.ndarray, np.ndarray]]:
     """A model that has run once and returns every gradient of its weights, and what it was fed."""
-    import poptorch
-    import torch
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:

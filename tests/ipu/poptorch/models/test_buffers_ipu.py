@@ -12,13 +12,12 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
+from ..lazily import torch
 from ..on_device import as_model
 
 
 def buffered(poptorch: Any, change: Callable[[Any, Any], Any]) -> Any:
     """A model with a weight and a buffer; ``change`` is called with the model and the input."""
-    import torch
-
     return exact.scale(poptorch, first=change, held=torch.zeros(2))
 
 

@@ -12,6 +12,7 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
+from ..lazily import torch
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed"
 
@@ -362,8 +363,6 @@ def test_an_exported_model_runs_elsewhere(poptorch: Any, path: str, training: bo
 
 def exported(poptorch: Any, path: str, **settings: Any) -> None:
     """Write the executable of a linear layer to a file."""
-    import torch
-
     poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2), **settings)
 
 

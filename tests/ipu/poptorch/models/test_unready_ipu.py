@@ -10,6 +10,7 @@ import pytest
 from ipu_conformance import check
 
 from .. import exact
+from ..lazily import torch
 from ..on_device import as_model
 
 
@@ -51,8 +52,6 @@ def _foreign(poptorch: Any) -> None:
 
 
 def _subclassed(poptorch: Any) -> None:
-    import torch
-
     class Own(torch.Tensor):
         pass
 

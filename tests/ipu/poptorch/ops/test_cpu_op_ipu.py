@@ -9,12 +9,11 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, gradient, infer
 
 
 def _x(rows: int = 1) -> Any:
-    import torch
-
     return torch.arange(rows * 3, dtype=torch.float32).reshape(rows, 3) - 2
 
 

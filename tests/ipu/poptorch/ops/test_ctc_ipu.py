@@ -12,12 +12,11 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
+from ..lazily import torch
 from ..on_device import infer
 
 
 def _logs(steps: int, batch: int, classes: int, seed: int) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     return (torch.randn(steps, batch, classes, generator=generator) * 2).log_softmax(2)
 
@@ -42,7 +41,6 @@ def _tolerance(expected: float, steps: int) -> Tolerance:
 
 def _decode(poptorch: Any, logs: Any, lengths: Sequence[int], **settings: Any) -> Any:
     """Decode on the device; its first dimension is the batch, so the logs change places on the way in."""
-    import torch
 
     def forward(model: Any, logs: Any, lengths: Any) -> Any:
         return tuple(poptorch.ctc_beam_search_decoder(logs.transpose(0, 1), lengths, **settings))

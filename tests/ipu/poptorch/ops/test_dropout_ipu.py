@@ -11,6 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model
 
 ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS = 2, 3, 5, 600
@@ -22,7 +23,6 @@ def dropping(poptorch: Any, rate: float, stages: int) -> Any:
 
     With two stages each dropout is on an IPU of its own.
     """
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         first, second = model.first(x * model.weight), model.second(x)
@@ -40,8 +40,6 @@ def run(
     poptorch: Any, *, rate: float = 0.5, seed: int = 1, calls: int = 1, stages: int = 1, lr: float = 0.0
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Both dropouts' outputs [call, D, G, R, position] of ones, and the weight after all calls."""
-    import torch
-
     options = poptorch.Options().deviceIterations(ITERATIONS).replicationFactor(REPLICAS).randomSeed(seed)
     options.Training.gradientAccumulation(ACCUMULATION).accumulationAndReplicationReductionType(
         poptorch.ReductionType.Sum

@@ -9,12 +9,11 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, gradient, infer
 
 
 def _x() -> Any:
-    import torch
-
     return torch.tensor([[1.0, -2.0, 3.0]])
 
 

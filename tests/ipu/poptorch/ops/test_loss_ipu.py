@@ -10,6 +10,7 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model
 
 LOSSES: Dict[str, Callable[[Any, Any], Any]] = {
@@ -32,8 +33,6 @@ LOSSES: Dict[str, Callable[[Any, Any], Any]] = {
 
 def model_of(loss: Callable[[Any], Any]) -> Any:
     """A model with one weight that returns what ``loss`` makes of its output."""
-    import torch
-
     return as_model(lambda model, x: loss(x * model.weight), weight=torch.nn.Parameter(torch.tensor([1.0, -2.0])))
 
 

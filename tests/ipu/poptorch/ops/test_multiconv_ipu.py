@@ -10,13 +10,12 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, infer
 
 
 def _convolution(seed: int) -> Any:
     """A convolution with whole numbers, so that sums are exact in any order."""
-    import torch
-
     layer = torch.nn.Conv2d(2, 3, 3)
     with torch.no_grad():
         for number, weight in enumerate(layer.parameters()):
@@ -26,8 +25,6 @@ def _convolution(seed: int) -> Any:
 
 
 def _x() -> Any:
-    import torch
-
     return (torch.arange(50, dtype=torch.float32) % 9 - 4).reshape(1, 2, 5, 5)
 
 
@@ -162,8 +159,6 @@ def test_a_group_has_one_gradient_of_each_kind(poptorch: Any) -> None:
         with poptorch.MultiConv():
             a, b = model.first(y), model.second(y)
         return poptorch.identity_loss((a + b).abs(), "sum")
-
-    import torch
 
     layers = {"before": torch.nn.Conv2d(2, 2, 1), "first": _convolution(1), "second": _convolution(2)}
     model = poptorch.trainingModel(as_model(forward, **layers))

@@ -11,13 +11,12 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, infer
 
 
 def _operations(poptorch: Any, forward: Any, options: Any = None) -> List[Any]:
     """The operations of the compiled model, as the IR shows them."""
-    import torch
-
     inference = poptorch.inferenceModel(as_model(forward), options)
     inference.compile(torch.ones(1, 2))
     return list(json.loads(inference._debugGetPopartIR())["maingraph"])

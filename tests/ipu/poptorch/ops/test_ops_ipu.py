@@ -12,12 +12,11 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, gradient, infer
 
 
 def _values(*shape: int) -> Any:
-    import torch
-
     count = int(torch.tensor(shape).prod())
     return ((torch.arange(count, dtype=torch.float32) * 7) % 11 - 5).reshape(shape) * 0.25
 

@@ -10,6 +10,8 @@ from ipu_conformance import check
 from ipu_conformance.oracle import regression
 from ipu_conformance.oracle.regression import BATCH, BIAS, INPUTS, OUTPUTS, START, WEIGHT, Call, X, Y
 
+from ..lazily import torch
+
 Array = np.ndarray
 Make = Callable[[Any], Any]
 """What makes an optimizer for a model."""
@@ -40,8 +42,6 @@ def assert_same_weights(
 
 def make(poptorch: Any, name: str, package: str = "poptorch", **arguments: Any) -> Make:
     """What makes an optimizer of torch.optim or poptorch.optim for all weights of a model, with a rate of 0.1."""
-    import torch
-
     cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
     return lambda model: cls(model.parameters(), **{"lr": 0.1, **arguments})
 
@@ -62,8 +62,6 @@ class Problem:
         pipelined: bool = False,
         options: Optional[Any] = None,
     ) -> None:
-        import torch
-
         class Regression(torch.nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -92,8 +90,6 @@ class Problem:
 
     def call(self, times: int = 1) -> Any:
         """Call the executor with the next data and return what the last call returned."""
-        import torch
-
         result = None
         for _ in range(times):
             x, y = (torch.tensor(data[self.calls, : self.samples]) for data in (X, Y))

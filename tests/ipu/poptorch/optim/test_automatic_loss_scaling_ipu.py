@@ -11,6 +11,7 @@ import pytest
 
 from ipu_conformance import check
 
+from ..lazily import torch
 from ..on_device import as_model
 
 SMALL = 2.0**-26
@@ -27,8 +28,6 @@ def _scaled(
     poptorch: Any, model: Any, *, automatic: bool = True, calls: int = 2, rate: float = 0.0, scale: float = 1.0
 ) -> List[float]:
     """The anchored gradients of three device iterations of two replicas that accumulate four times, call after call."""
-    import torch
-
     options = poptorch.Options().deviceIterations(3).replicationFactor(2)
     options.Training.gradientAccumulation(4).setAutomaticLossScaling(automatic)
     options.anchorTensor("gradient", "Gradient___weight", poptorch.OutputMode.All)

@@ -12,6 +12,7 @@ from ipu_conformance.oracle.regression import BIAS, WEIGHT, same_rule
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 from ipu_conformance.run import optimizer
 
+from ..lazily import torch
 from ..on_device import as_model
 from .regression import Make, Problem, assert_same_weights, assert_weights, make, trained
 
@@ -77,7 +78,6 @@ def test_clipping_looks_at_gradients_without_the_scale(poptorch: Any) -> None:
 
 def _weighted(poptorch: Any, make: Make, inputs: Sequence[float]) -> Any:
     """The weight, first 0, after one update from the mean of the inputs, which are the gradients; and the optimizer."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         return poptorch.identity_loss(model.weight * x, reduction="sum")

@@ -11,6 +11,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.oracle.regression import START
 
+from ..lazily import torch
 from .regression import Problem, assert_same_weights, make
 
 OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
@@ -29,8 +30,6 @@ def problem_of(poptorch: Any, name: str, **more: Any) -> Problem:
 
 def saved(problem: Problem) -> Any:
     """The model's and the optimizer's state, as a checkpoint in a file would give them back."""
-    import torch
-
     file = io.BytesIO()
     torch.save({"model": problem.model.state_dict(), "optimizer": problem.optimizer.state_dict()}, file)
     file.seek(0)

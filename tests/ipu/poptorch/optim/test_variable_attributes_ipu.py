@@ -8,6 +8,8 @@ import pytest
 
 from ipu_conformance import check
 
+from ..lazily import torch
+
 CLASSES = ("SGD", "Adam", "AdamW", "RMSprop", "LAMB")
 VALUES: Dict[str, Any] = {
     "lr": 0.5, "momentum": 0.5, "dampening": 0.5, "weight_decay": 0.5, "betas": (0.5, 0.5), "eps": 0.5, "alpha": 0.5,
@@ -25,8 +27,6 @@ PAIRS = [(name, attribute) for name, attributes in VARIABLE.items() for attribut
 
 def optimizer(poptorch: Any, name: str, **arguments: Any) -> Any:
     """An optimizer for one weight."""
-    import torch
-
     if name == "SGD":
         arguments.setdefault("lr", 0.1)
     return getattr(poptorch.optim, name)([torch.nn.Parameter(torch.ones(2))], **arguments)

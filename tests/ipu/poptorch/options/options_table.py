@@ -11,6 +11,8 @@ from typing import Any, Optional
 
 from ipu_conformance import check
 
+from ..lazily import poptorch, torch
+
 
 @dataclass(frozen=True)
 class Row:
@@ -97,9 +99,6 @@ IN_JSON = tuple(row for row in OPTIONS if row.json is not None)
 
 def evaluate(text: str, **names: Any) -> Any:
     """The value that a row's text stands for, where it may also speak of ``names``."""
-    import poptorch
-    import torch
-
     return eval(text, {"poptorch": poptorch, "torch": torch, **names})
 
 

@@ -13,6 +13,7 @@ from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import assert_same
 from ..ir.dumped import BY_NAME, compiled, options_of, read
+from ..lazily import torch
 from ..on_device import as_model, infer
 
 SHARE = "availableMemoryProportion"
@@ -23,8 +24,6 @@ NAN = float("nan")
 
 def _trained(poptorch: Any, options: Any, x: float) -> Any:
     """A linear layer after two steps on inputs that all are ``x``, and what the last step returned."""
-    import torch
-
     torch.manual_seed(7)
     layer = torch.nn.Linear(3, 2)
     model = as_model(lambda model, x, y: (model.layer(x), model.loss(model.layer(x), y)), layer=layer)
@@ -39,8 +38,6 @@ def _trained(poptorch: Any, options: Any, x: float) -> Any:
 
 def _products(poptorch: Any, model: Any, options: Any) -> List[Any]:
     """The matrix products of a compiled model of two features."""
-    import torch
-
     inference = poptorch.inferenceModel(model, options)
     inference.compile(torch.ones(1, 2))
     return [op for op in read(inference).ops if op.type == "MatMul"]

@@ -14,6 +14,7 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
+from ..lazily import torch
 from ..on_device import as_model
 
 WIDTH = 64
@@ -32,7 +33,6 @@ RANDOM: Dict[str, Callable[[Any, Any], Any]] = {
 
 def dropping(poptorch: Any, kind: str = "dropout", options: Any = None) -> Any:
     """A training model that returns what a random operation makes of its input, and a loss."""
-    import torch
 
     def forward(model: Any, x: Any) -> Any:
         out = RANDOM[kind](torch, x * model.weight)
@@ -44,8 +44,6 @@ def dropping(poptorch: Any, kind: str = "dropout", options: Any = None) -> Any:
 
 def outputs(poptorch: Any, seed: Any, config: RunConfig, kind: str = "dropout", calls: int = 1) -> List[Any]:
     """What a fresh wrapper with that seed returns, call by call."""
-    import torch
-
     options = exact.options(poptorch, config)
     if seed is not None:
         options.randomSeed(seed)

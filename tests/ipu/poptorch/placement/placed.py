@@ -16,6 +16,7 @@ from ipu_conformance.run import RunConfig
 from ...training import configured, reduced, uncut
 from ..exact import assert_same
 from ..exact import options as scale_options
+from ..lazily import torch
 
 STEP = 2.0**-4
 """The learning rate."""
@@ -36,7 +37,6 @@ def cases(configs: Sequence[RunConfig]) -> List[Any]:
 
 def chain(poptorch: Any, ipus: Sequence[int], spelling: str = "begin", *, loss: bool = True) -> Any:
     """A model with one layer for each of ``ipus``, put there in one of the SPELLINGS; it returns output and loss."""
-    import torch
 
     class Layer(torch.nn.Module):
         """The first multiplies and adds; the others fold at zero and add, so that gradients stay whole numbers."""
@@ -87,8 +87,6 @@ def chain(poptorch: Any, ipus: Sequence[int], spelling: str = "begin", *, loss: 
 
 def samples(count: int) -> Any:
     """Distinct samples of two features."""
-    import torch
-
     return torch.tensor(exact.offsets(count))
 
 
@@ -107,8 +105,6 @@ def batch(config: RunConfig, micro: int = 1) -> Any:
 
 def trained(x: Any, config: RunConfig, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
     """The oracle's weights and outputs of the chain after that many calls on ``x``."""
-    import torch
-
     problem = exact.folds(len(config.devices))
     record = exact.train(problem, np.tile(x.numpy(), (calls, 1)), replace(uncut(config), steps=calls))
     weights = {name: torch.tensor(exact.float32(value)) for name, value in (record.weights or {}).items()}
@@ -117,8 +113,6 @@ def trained(x: Any, config: RunConfig, calls: int) -> Tuple[Dict[str, Any], List
 
 def train(poptorch: Any, model: Any, options: Any, x: Any, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
     """The same on the device: a trained model's weights and outputs."""
-    import torch
-
     optimizer = torch.optim.SGD(model.parameters(), lr=STEP)
     trainer = poptorch.trainingModel(model, options, optimizer)
     outputs = [trainer(x)[0].clone() for _ in range(calls)]

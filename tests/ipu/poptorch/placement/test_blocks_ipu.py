@@ -11,6 +11,7 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
+from ..lazily import torch
 from ..on_device import as_model, gradient, infer
 from .placed import SPELLINGS, assert_placed, chain, ipus_of, placements, samples
 
@@ -98,8 +99,6 @@ def left_by_an_exception(poptorch: Any, x: Any) -> Any:
 
 def without_gradients(poptorch: Any, x: Any) -> Any:
     """torch.no_grad does not open a block: what is inside is placed by the blocks that it begins."""
-    import torch
-
     with torch.no_grad():
         x = x * 2
         poptorch.Block.start(ipu_id=1)

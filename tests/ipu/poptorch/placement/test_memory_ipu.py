@@ -8,6 +8,7 @@ import pytest
 
 from ipu_conformance import check
 
+from ..lazily import torch
 from ..on_device import as_model
 
 CAPACITY = {1: 1216 * 256 * 1024, 2: 1472 * 624 * 1024}
@@ -25,8 +26,6 @@ def compile_stages(poptorch: Any, *shares: float) -> None:
 
     Nothing large is ever computed.
     """
-    import torch
-
     # What stands in for hardware that is not there has the IPUs of the second generation.
     version = poptorch.ipuHardwareVersion() if poptorch.ipuHardwareIsAvailable() else 2
     capacity = CAPACITY[int(str(version)[0])]

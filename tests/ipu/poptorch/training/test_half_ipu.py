@@ -12,6 +12,7 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
+from ..lazily import torch
 from ..on_device import as_model
 
 
@@ -22,8 +23,6 @@ def halved(poptorch: Any, *, loss: bool = True) -> Any:
 
 def half_step(weight: Any, x: Any, parts: int) -> Any:
     """One step on the mean gradient of |x w - 1|, in float64 and rounded to float16 at the end."""
-    import torch
-
     w = weight.double()
     gradient = (torch.sign(x.double() * w - 1) * x.double()).sum(dim=0) / parts
     return (w - exact.RATE * gradient).half()

@@ -18,6 +18,7 @@ from ipu_conformance.workloads.reference import Reference, verdict
 
 from ...training import native_reference
 from ...training.executed import losses_told
+from ..lazily import torch
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
 SHORT = Settings(
@@ -89,8 +90,6 @@ def test_the_evaluation_finds_what_training_learnt(trained: Trained) -> None:
 
 def reordered(weights: Dict[str, Any], seed: int) -> Dict[str, Any]:
     """The weights of a network that computes the same with its hidden units in another order."""
-    import torch
-
     random = torch.Generator().manual_seed(seed)
     first, second, third = (torch.randperm(units, generator=random) for units in (32, 64, 128))
     hidden = weights["hidden.weight"].reshape(128, 64, 25)[third][:, second].reshape(128, 1600)
@@ -108,8 +107,6 @@ def reordered(weights: Dict[str, Any], seed: int) -> Dict[str, Any]:
 
 def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, np.ndarray]:
     """The losses and the final test scores of the native twin, in a precision and with an order of hidden units."""
-    import torch
-
     from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     torch.manual_seed(settings.seed)

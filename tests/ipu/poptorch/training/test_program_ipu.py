@@ -21,6 +21,8 @@ from ipu_conformance.oracle.training.train import train as specified
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 from ipu_conformance.targets import Inspector
 
+from ..lazily import poptorch, torch
+
 STAGES, REPLICAS, ACCUMULATION, ITERATIONS = 4, 2, 8, 3
 
 pytestmark = pytest.mark.ipus(8)
@@ -47,7 +49,6 @@ class Outcome(NamedTuple):
 
 def program(poptorch: Any, start: Dict[str, np.ndarray], data: Data, reports: Path) -> Outcome:
     """Train a classifier of four linear layers, one to an IPU."""
-    import torch
 
     class Classifier(torch.nn.Module):
         """Four layers, each at the beginning of a stage."""
@@ -96,8 +97,6 @@ def program(poptorch: Any, start: Dict[str, np.ndarray], data: Data, reports: Pa
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The program's run, which the cases look at from all sides."""
-    import poptorch
-
     net = nets.mlp()
     start = {name: value.astype(np.float32) for name, value in net.initial_weights(CONFIG.seed).items()}
     return program(poptorch, start, distinct_micro_batches(net, CONFIG), tmp_path_factory.mktemp("reports"))

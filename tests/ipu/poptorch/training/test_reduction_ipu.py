@@ -12,6 +12,7 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
+from ..lazily import torch
 from ..on_device import as_model
 
 STRATEGIES = ("Running", "Post", "PostAndLoss")
@@ -19,8 +20,6 @@ STRATEGIES = ("Running", "Post", "PostAndLoss")
 
 def assert_trains(poptorch: Any, config: RunConfig, options: Any, rate: float = exact.RATE) -> None:
     """One call leaves the weight where the oracle's run of the configuration does."""
-    import torch
-
     __tracebackhide__ = True
     model, x = exact.scale(poptorch), exact.batch(config)
     poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=rate))(x)
@@ -47,8 +46,6 @@ def test_every_strategy_gives_the_mean(poptorch: Any, config: RunConfig, strateg
 
 def weighted(poptorch: Any) -> Any:
     """A model whose gradient is the sum of its micro-batch."""
-    import torch
-
     return as_model(
         lambda model, x: poptorch.identity_loss((model.weight * x).sum(), reduction="none"),
         weight=torch.nn.Parameter(torch.zeros(1)),

@@ -1,0 +1,18 @@
+"""PyTorch and PopTorch, imported when they are first used: collecting the suite imports no framework."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class _Module:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(importlib.import_module(self._name), attribute)
+
+
+torch: Any = _Module("torch")
+poptorch: Any = _Module("poptorch")
