@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,8 +10,8 @@ import pytest
 
 from ipu_conformance import check
 
-from ..exact import RATE, START, Trained, counts, samples, trained
-from .programs import spared
+from ..exact import START, Trained, counts, samples, trained
+from .programs import Configured
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 
@@ -74,55 +72,21 @@ class Seen:
     folder: str
 
 
-@dataclass
-class Programs:
-    """Estimators on one target; each has a folder of its own unless it is given one."""
-
-    tf: Any
-    ipu: Any
-    folder: Path
-    _numbers: Any = field(default_factory=itertools.count)
-    _records: Dict[Any, Any] = field(default_factory=dict)
-
-    def once(self, key: Any, run: Callable[[], Any]) -> Any:
-        """What a run gives; the cases that ask for the same run share it."""
-        if key not in self._records:
-            self._records[key] = run()
-        return self._records[key]
+class Programs(Configured):
+    """Pipelined estimators on one target; each has a folder of its own unless it is given one."""
 
     def trained(self, chain: Chain, loops: int = 1) -> Seen:
         """What the training of a chain leaves; cases share it."""
         seen: Seen = self.once((chain, loops), lambda: self.train(chain, loops))
         return seen
 
-    @property
-    def v1(self) -> Any:
-        """TensorFlow 1."""
-        return self.tf.compat.v1
-
-    def new_folder(self) -> str:
-        """A folder for a model."""
-        return str(self.folder / f"model{next(self._numbers)}")
-
     def run_config(self, chain: Chain, model_dir: Optional[str] = None, **options: Any) -> Any:
         """The configuration of a chain: its IPUs, and the iterations of a loop on the device."""
-        system = self.ipu.config.IPUConfig()
-        system.auto_select_ipus = chain.shards * chain.replicas
+        system = self.options(chain.shards * chain.replicas)
         system.allow_recompute = chain.recompute
-        settings = {
-            "iterations_per_loop": chain.iterations,
-            "num_shards": chain.shards,
-            "num_replicas": chain.replicas,
-            "ipu_options": system,
-            **options,
-        }
-        return self.ipu.ipu_run_config.RunConfig(
-            ipu_run_config=self.ipu.ipu_run_config.IPURunConfig(**settings),
-            model_dir=model_dir or self.new_folder(),
-            log_step_count_steps=None,
-            save_summary_steps=0,
-            **spared(self.tf),
-        )
+        run = {"ipu_options": system, **options}
+        changes = {"model_dir": model_dir or self.folder(), "save_summary_steps": 0}
+        return self.config(chain.iterations, chain.replicas, chain.shards, run, **changes)
 
     def estimator(self, chain: Chain, model_dir: Optional[str] = None, model_fn: Any = None, **options: Any) -> Any:
         """An estimator of the chain, or of another model with its configuration."""
@@ -152,10 +116,7 @@ class Programs:
 
     def optimizer(self, chain: Chain) -> Any:
         """The optimizer of a chain; replicas train with the mean of their gradients."""
-        train = self.v1.train
-        plain = (
-            train.MomentumOptimizer(RATE, chain.momentum) if chain.momentum else train.GradientDescentOptimizer(RATE)
-        )
+        plain = self.descent(chain.momentum)
         return self.ipu.optimizers.CrossReplicaOptimizer(plain) if chain.replicas > 1 else plain
 
     def optimizer_function(self, chain: Chain) -> Callable[[Any], Any]:
@@ -194,7 +155,7 @@ class Programs:
 
     def input_fn(self, values: Any, batch: int = 1) -> Callable[[], Any]:
         """A function that makes a data set of batches of the rows of an array, or of a structure of arrays."""
-        return lambda: self.tf.data.Dataset.from_tensor_slices(values).batch(batch, drop_remainder=True)
+        return lambda: self.batches(values, batch)
 
     def fed(self, chain: Chain, loops: int = 1) -> Callable[[], Any]:
         """The samples of so many loops."""

@@ -54,8 +54,8 @@ class Trained(NamedTuple):
     """Where the checkpoints are."""
 
 
-class Estimators:
-    """Makes estimators, and reads what they leave in their folders."""
+class Configured:
+    """Makes configurations and folders for estimators, and keeps the runs that cases share."""
 
     def __init__(self, tf: Any, ipu: Any, folder: Path) -> None:
         self.tf, self.ipu, self.v1 = tf, ipu, tf.compat.v1
@@ -92,6 +92,23 @@ class Estimators:
             ipu_run_config=self.ipu.ipu_run_config.IPURunConfig(**fields), **settings
         )
 
+    def folder(self) -> str:
+        """The name of a folder that does not exist."""
+        return str(self._folder / str(next(self._numbers)))
+
+    def descent(self, momentum: float = 0.0) -> Any:
+        """Gradient descent with the rate of ``exact``."""
+        train = self.v1.train
+        return train.MomentumOptimizer(RATE, momentum) if momentum else train.GradientDescentOptimizer(RATE)
+
+    def batches(self, values: Any, batch: int = 1) -> Any:
+        """A data set of full batches of the rows of an array, or of a structure of arrays."""
+        return self.tf.data.Dataset.from_tensor_slices(values).batch(batch, drop_remainder=True)
+
+
+class Estimators(Configured):
+    """Makes estimators, and reads what they leave in their folders."""
+
     def make(
         self,
         model_fn: Optional[Callable[..., Any]] = None,
@@ -111,18 +128,19 @@ class Estimators:
             warm_start_from=warm_start_from,
         )
 
-    def folder(self) -> str:
-        """The name of a folder that does not exist."""
-        return str(self._folder / str(next(self._numbers)))
+    def after(self, steps: int, *model_fn: Any, **settings: Any) -> Any:
+        """An estimator, made as ``make`` does, that has trained so many steps."""
+        estimator = self.make(*model_fn, **settings)
+        estimator.train(self.feed(steps * settings.get("replicas", 1)), steps=steps)
+        return estimator
 
     def weight(self, start: float = START[0]) -> Any:
         """The weight of the graph that is being built."""
         return self.v1.get_variable(WEIGHT, [], initializer=self.v1.constant_initializer(start), use_resource=True)
 
-    def optimizer(self, momentum: float = 0.0) -> Any:
-        """Gradient descent with the rate of ``exact``."""
-        train = self.v1.train
-        return train.MomentumOptimizer(RATE, momentum) if momentum else train.GradientDescentOptimizer(RATE)
+    def loss(self, features: Any) -> Any:
+        """The sum of the products of a batch with the weight."""
+        return self.tf.reduce_sum(self.weight() * features)
 
     def spec(self, mode: str, **fields: Any) -> Any:
         """What a model function returns; an evaluation always has metrics, if only of a function that finds none."""
@@ -150,7 +168,7 @@ class Estimators:
             else:
                 fields["loss"] = self.tf.reduce_sum(products)
             if mode == self.modes.TRAIN:
-                fields["train_op"] = wrap(self.optimizer(momentum)).minimize(fields["loss"])
+                fields["train_op"] = wrap(self.descent(momentum)).minimize(fields["loss"])
             return self.spec(mode, **{**fields, **also(mode, features, products)})
 
         return model_fn
@@ -160,7 +178,7 @@ class Estimators:
 
         def model_fn(features: Any, mode: str) -> Any:
             value = loss(features)
-            return self.spec(mode, loss=value, train_op=self.optimizer().minimize(value))
+            return self.spec(mode, loss=value, train_op=self.descent().minimize(value))
 
         return model_fn
 
@@ -177,7 +195,7 @@ class Estimators:
         values = samples((skip + number) * batch)[skip * batch :]
 
         def input_fn() -> Any:
-            fed = self.tf.data.Dataset.from_tensor_slices(values).batch(batch, drop_remainder=True)
+            fed = self.batches(values, batch)
             return fed.repeat() if repeat else fed
 
         return input_fn

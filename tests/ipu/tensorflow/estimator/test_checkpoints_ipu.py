@@ -36,8 +36,7 @@ def test_checkpoints_are_written_at_the_beginning_and_the_end(shared: Estimators
 @pytest.mark.parametrize(("every", "written"), [(3, [0, 4, 8]), (4, [0, 4, 8])])
 def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int, written: Any) -> None:
     """A checkpoint that is due within a loop is written after it, with the weights of that step."""
-    estimator = estimators.make(save_checkpoints_steps=every)
-    estimator.train(estimators.feed(8), steps=8)
+    estimator = estimators.after(8, save_checkpoints_steps=every)
 
     check_steps(estimators, estimator, written)
     read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
@@ -46,16 +45,14 @@ def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int,
 
 def test_old_checkpoints_are_removed(estimators: Estimators) -> None:
     """With keep_checkpoint_max=2 the last two stay."""
-    estimator = estimators.make(save_checkpoints_steps=2, keep_checkpoint_max=2)
-    estimator.train(estimators.feed(8), steps=8)
+    estimator = estimators.after(8, save_checkpoints_steps=2, keep_checkpoint_max=2)
 
     check_steps(estimators, estimator, [6, 8])
 
 
 def test_variables_of_the_last_checkpoint_can_be_read(estimators: Estimators) -> None:
     """Their names are those that a stock estimator would give."""
-    estimator = estimators.make(estimators.product(momentum=0.5))
-    estimator.train(estimators.feed(2), steps=2)
+    estimator = estimators.after(2, estimators.product(momentum=0.5))
 
     names = ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
     check.equal(actual=sorted(estimator.get_variable_names()), expected=names, what="get_variable_names")
@@ -89,7 +86,7 @@ def stock_estimator(estimators: Estimators, folder: Path) -> Any:
         fields: Dict[str, Any] = {}
         if mode == estimators.modes.TRAIN:
             step = estimators.v1.train.get_global_step()
-            fields["train_op"] = estimators.optimizer(0.5).minimize(loss, step)
+            fields["train_op"] = estimators.descent(0.5).minimize(loss, step)
         return tf.estimator.EstimatorSpec(mode, loss=loss, **fields)
 
     return tf.estimator.Estimator(model_fn, str(folder))
@@ -97,8 +94,7 @@ def stock_estimator(estimators: Estimators, folder: Path) -> Any:
 
 def test_stock_estimators_read_the_checkpoints(estimators: Estimators, tmp_path: Path) -> None:
     """What was trained on the device is evaluated on the host."""
-    estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
-    estimator.train(estimators.feed(4), steps=4)
+    estimator = estimators.after(4, estimators.product(momentum=0.5), folder=tmp_path / "model")
     on_host = stock_estimator(estimators, tmp_path / "model").evaluate(estimators.feed(2), steps=2)
 
     on_device = estimator.evaluate(estimators.feed(2), steps=2)
@@ -123,7 +119,7 @@ def warm(estimators: Estimators, start: float) -> Any:
         initializer = estimators.v1.constant_initializer(start)
         other = estimators.v1.get_variable("w1", [], initializer=initializer, use_resource=True)
         loss = estimators.tf.reduce_sum((estimators.weight(start) + other) * features)
-        train_op = estimators.optimizer().minimize(loss) if mode == estimators.modes.TRAIN else None
+        train_op = estimators.descent().minimize(loss) if mode == estimators.modes.TRAIN else None
         return estimators.spec(mode, loss=loss, train_op=train_op)
 
     return model_fn
@@ -143,8 +139,7 @@ def test_a_warm_start_takes_weights_from_another_model(
     settings: Any = {"folder": source.model_dir, "checkpoint": source.latest_checkpoint()}.get(kind)
     if settings is None:
         settings = estimators.tf.estimator.WarmStartSettings(source.model_dir, vars_to_warm_start=kind)
-    estimator = estimators.make(warm(estimators, 8.0), warm_start_from=settings)
-    estimator.train(estimators.feed(2), steps=2)
+    estimator = estimators.after(2, warm(estimators, 8.0), warm_start_from=settings)
     starts = {name: float(trained(1, counts(4)).weights[0]) if name in chosen else 8.0 for name in ("w0", "w1")}
 
     for name, start in starts.items():

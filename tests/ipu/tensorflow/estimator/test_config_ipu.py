@@ -135,7 +135,7 @@ def test_the_ordinal_names_the_device(estimators: Estimators, ordinal: int) -> N
     devices: List[str] = []
 
     def loss(features: Any) -> Any:
-        value = estimators.tf.reduce_sum(estimators.weight() * features)
+        value = estimators.loss(features)
         devices.append(value.op.device)
         return value
 

@@ -76,7 +76,7 @@ def test_the_global_step_is_not_the_model_function_s(estimators: Estimators, way
     """The estimator counts the steps: a model function that does so as well is refused."""
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        loss = estimators.loss(features)
         return estimators.spec(mode, loss=loss, train_op=STEPPING[way](estimators.v1, loss))
 
     with check.raises(ValueError, match=r"(?i)global.?step", what=f"a model function that counts steps by {way}"):
@@ -87,7 +87,7 @@ def test_the_global_step_may_be_read(estimators: Estimators) -> None:
     """To look at the global step, for a rate that decays, is not to change it."""
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        loss = estimators.loss(features)
         step = estimators.tf.cast(estimators.v1.train.get_global_step(), "float32")
         rate = estimators.v1.train.GradientDescentOptimizer(2.0**-7 + 0.0 * step)
         return estimators.spec(mode, loss=loss, train_op=rate.minimize(loss))
@@ -110,8 +110,8 @@ def test_a_spec_has_what_its_mode_needs(estimators: Estimators, mode: str, neede
     """Training needs a loss and an operation, evaluation needs a loss."""
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        fields = {"loss": loss, "train_op": estimators.optimizer().minimize(loss)}
+        loss = estimators.loss(features)
+        fields = {"loss": loss, "train_op": estimators.descent().minimize(loss)}
         return estimators.spec(mode, **{name: field for name, field in fields.items() if name != needed})
 
     with check.raises(ValueError, match=rf"(?i){needed}", what=f"{mode} without {needed}"):
@@ -120,12 +120,10 @@ def test_a_spec_has_what_its_mode_needs(estimators: Estimators, mode: str, neede
 
 def test_predicting_needs_predictions(estimators: Estimators) -> None:
     """A model function that predicts nothing is refused."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
+    estimator = estimators.make(lambda features, mode: estimators.spec(mode, loss=estimators.loss(features)))
 
     with check.raises(ValueError, match=r"(?i)predictions", what="predict without predictions"):
-        next(estimators.make(model_fn).predict(estimators.feed(2), num_predictions=2))
+        next(estimator.predict(estimators.feed(2), num_predictions=2))
 
 
 def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
@@ -158,20 +156,18 @@ def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, 
 
 def test_evaluation_has_metrics(estimators: Estimators) -> None:
     """An evaluation whose spec has metrics neither for the host nor for the device is refused."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        return estimators.ipu.ipu_estimator.IPUEstimatorSpec(mode, loss=loss)
+    spec = estimators.ipu.ipu_estimator.IPUEstimatorSpec
+    estimator = estimators.make(lambda features, mode: spec(mode, loss=estimators.loss(features)))
 
     with check.raises(ValueError, match="eval_metric_ops", what="an evaluation without metrics"):
-        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
+        estimator.evaluate(estimators.feed(2), steps=2)
 
 
 def test_a_host_call_needs_a_training_operation(estimators: Estimators) -> None:
     """Training needs an operation of the device, also where the host applies the gradients."""
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        loss = estimators.loss(features)
         return estimators.spec(mode, loss=loss, host_call=(estimators.tf.identity, [loss]))
 
     with check.raises(ValueError, match="train_op", what="training with a host_call and without a train_op"):
@@ -200,7 +196,7 @@ def test_a_model_has_no_more_shards_than_were_asked_for(estimators: Estimators) 
 
     def model_fn(features: Any, mode: Any) -> Any:
         with estimators.ipu.scopes.ipu_shard(1):
-            return estimators.spec(mode, loss=estimators.tf.reduce_sum(estimators.weight() * features))
+            return estimators.spec(mode, loss=estimators.loss(features))
 
     with check.raises(ValueError, match="num_shards", what="a model on the second IPU of one"):
         estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)

@@ -67,8 +67,7 @@ def test_the_trained_weights_are_evaluated(shared: Estimators) -> None:
 
 def test_evaluation_changes_nothing(estimators: Estimators) -> None:
     """Evaluating leaves weights, the global step and the checkpoints as they were."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(2), steps=2)
+    estimator = estimators.after(2)
     before = estimators.left(estimator), estimators.checkpoints(estimator)
     found = [estimator.evaluate(estimators.feed(4), steps=4) for _ in range(2)]
 
@@ -79,8 +78,7 @@ def test_evaluation_changes_nothing(estimators: Estimators) -> None:
 
 def test_an_older_checkpoint_can_be_evaluated(estimators: Estimators) -> None:
     """A checkpoint that is named counts more than the last one."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(2), steps=2)
+    estimator = estimators.after(2)
     older = estimator.latest_checkpoint()
     estimator.train(estimators.feed(2, skip=2), steps=2)
     metrics = estimator.evaluate(estimators.feed(2), steps=2, checkpoint_path=older)
@@ -127,6 +125,16 @@ def host_metrics(estimators: Estimators) -> Metrics:
     return lambda mode, features, products: {"eval_metrics": (on_host(estimators), [products, features])}
 
 
+def looked_at(estimators: Estimators, look: Callable[[Any], None]) -> Metrics:
+    """The field of a specification that lets Python on the host look at the products of every loop."""
+
+    def metrics_fn(products: Any) -> Dict[str, Any]:
+        zero = estimators.v1.py_func(lambda values: np.float32(look(values) or 0), [products], estimators.tf.float32)
+        return {"looked": estimators.v1.metrics.mean(zero)}
+
+    return lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])}
+
+
 def check_metrics(metrics: Dict[str, Any]) -> None:
     """The metrics of ``on_host`` are those of all eight elements."""
     __tracebackhide__ = True
@@ -148,18 +156,7 @@ def test_metrics_on_the_host_get_iterations_first(estimators: Estimators, replic
     The vendor's ipu_estimator.py hands on what the outfeed gives.
     """
     shapes: List[Any] = []
-
-    def look(values: Any) -> Any:
-        shapes.append(values.shape)
-        return np.float32(0)
-
-    def metrics_fn(products: Any) -> Dict[str, Any]:
-        looked = estimators.v1.py_func(look, [products], estimators.tf.float32)
-        return {"looked": estimators.v1.metrics.mean(looked)}
-
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        return {"eval_metrics": (metrics_fn, [products])}
-
+    also = looked_at(estimators, lambda values: shapes.append(values.shape))
     estimator = estimators.make(estimators.product(also=also, replicas=replicas), loop=4, replicas=replicas)
     estimator.evaluate(estimators.feed(8 * replicas, 3), steps=8)
 
@@ -169,11 +166,11 @@ def test_metrics_on_the_host_get_iterations_first(estimators: Estimators, replic
 
 def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:
     """A dictionary of tensors is given by name."""
-
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        return {"eval_metrics": (on_host(estimators), {"features": features, "products": products})}
-
-    check_metrics(evaluated(estimators, also))
+    check_metrics(
+        evaluated(
+            estimators, lambda mode, x, y: {"eval_metrics": (on_host(estimators), {"features": x, "products": y})}
+        )
+    )
 
 
 def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
@@ -195,16 +192,7 @@ def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None
 def test_the_host_may_call_python(estimators: Estimators) -> None:
     """What no device can run, a metric on the host can: Python sees all values of a loop."""
     seen: List[float] = []
-
-    def look(values: Any) -> Any:
-        seen.extend(np.ravel(values))
-        return np.float32(0)
-
-    def metrics_fn(products: Any) -> Dict[str, Any]:
-        looked = estimators.v1.py_func(look, [products], estimators.tf.float32)
-        return {"looked": estimators.v1.metrics.mean(looked)}
-
-    evaluated(estimators, lambda mode, features, products: {"eval_metrics": (metrics_fn, [products])})
+    evaluated(estimators, looked_at(estimators, lambda values: seen.extend(np.ravel(values))))
 
     check.equal(actual=sorted(seen), expected=sorted(LOSSES), what="what Python has seen, sorted,")
 
@@ -212,11 +200,7 @@ def test_the_host_may_call_python(estimators: Estimators) -> None:
 @pytest.mark.parametrize("loop", [1, 2])
 def test_metrics_on_the_device_see_every_element(estimators: Estimators, loop: int) -> None:
     """Metrics of eval_metric_ops are updated in every step on the device, and read at the end."""
-
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        return {"eval_metric_ops": on_host(estimators)(products, features)}
-
-    check_metrics(evaluated(estimators, also, loop=loop))
+    check_metrics(evaluated(estimators, lambda mode, x, y: {"eval_metric_ops": on_host(estimators)(y, x)}, loop=loop))
 
 
 def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:

@@ -120,8 +120,7 @@ def test_listeners_are_told_of_checkpoints(estimators: Estimators) -> None:
 
 def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
     """With save_summary_steps=4 not every loop of two is summarised; what is has the loss of its loop."""
-    estimator = estimators.make(save_summary_steps=4)
-    estimator.train(estimators.feed(16), steps=16)
+    estimator = estimators.after(16, save_summary_steps=4)
     summarised = estimators.left(estimator).losses
     losses = dict(zip(range(2, 17, 2), means(trained(1, counts(16)).losses, 2)))
 
@@ -132,8 +131,7 @@ def test_summaries_hold_the_loss_of_loops(estimators: Estimators) -> None:
 
 def test_the_speed_is_summarised(estimators: Estimators) -> None:
     """With log_step_count_steps the steps a second are counted: those of the loop, not its runs."""
-    estimator = estimators.make(log_step_count_steps=2)
-    estimator.train(estimators.feed(6), steps=6)
+    estimator = estimators.after(6, log_step_count_steps=2)
     speeds = estimators.summaries(Path(estimator.model_dir)).get("global_step/sec", {})
 
     check.holds(speeds and min(speeds.values()) > 0, f"The speeds in the summaries are {speeds}.")
@@ -205,8 +203,7 @@ def test_a_host_call_may_get_no_tensors(estimators: Estimators) -> None:
         return counter.assign_add(2.0, read_value=False)
 
     model_fn = estimators.product(also=lambda mode, features, products: {"host_call": (count, [])})
-    estimator = estimators.make(model_fn, loop=1)
-    estimator.train(estimators.feed(3), steps=3)
+    estimator = estimators.after(3, model_fn, loop=1)
 
     found = calls, float(estimator.get_variable_value("calls"))
     check.equal(actual=found, expected=([0], 6.0), what="the calls of the function, and what it counted in 3 loops")
@@ -244,10 +241,10 @@ def logging(estimators: Estimators, steps: int = 8, after: Sequence[Any] = (), *
     hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(formatter=formatter, **settings)
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        loss = estimators.loss(features)
         element = estimators.tf.reduce_sum(features)
         logged = hook.log({"element": element, "twice": 2 * element})
-        train_op = estimators.tf.group([estimators.optimizer().minimize(loss), logged])
+        train_op = estimators.tf.group([estimators.descent().minimize(loss), logged])
         return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook, *after])
 
     estimators.make(model_fn).train(estimators.feed(steps), steps=steps)
@@ -299,7 +296,7 @@ def test_a_hook_logs_once_in_a_program(estimators: Estimators) -> None:
     hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(every_n_iter=1)
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
+        loss = estimators.loss(features)
         train_op = estimators.tf.group([hook.log({"loss": loss}), hook.log({"again": loss})])
         return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 
@@ -315,7 +312,7 @@ def test_a_line_of_the_log_names_the_tensors(estimators: Estimators, informed: A
         weight = estimators.weight()
         loss = estimators.tf.reduce_sum(weight * features)
         with estimators.tf.control_dependencies([hook.log({"before": weight.read_value()})]):
-            train_op = estimators.optimizer().minimize(loss)
+            train_op = estimators.descent().minimize(loss)
         return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
 
     estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)

@@ -118,8 +118,7 @@ def test_predictions_have_their_own_shapes(estimators: Estimators) -> None:
 
 def test_the_trained_weights_predict(estimators: Estimators) -> None:
     """Predictions are made with the last checkpoint, or with the one that is named."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(2), steps=2)
+    estimator = estimators.after(2)
     older = estimator.latest_checkpoint()
     estimator.train(estimators.feed(2, skip=2), steps=2)
     last = list(estimator.predict(estimators.feed(2), num_predictions=2))

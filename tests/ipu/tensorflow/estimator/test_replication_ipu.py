@@ -56,8 +56,8 @@ def test_any_operation_across_replicas_will_do(estimators: Estimators) -> None:
     ipu = estimators.ipu
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        optimizer = estimators.optimizer()
+        loss = estimators.loss(features)
+        optimizer = estimators.descent()
         pairs = [
             (ipu.cross_replica_ops.cross_replica_sum(gradient) / 2, variable)
             for gradient, variable in optimizer.compute_gradients(loss)
@@ -207,7 +207,7 @@ def sharded(estimators: Estimators, replicas: int) -> Any:
                 value = value * v1.get_variable(f"w{shard}", [], initializer=initializer, use_resource=True)
         fields: Dict[str, Any] = {"loss": value}
         if mode == estimators.modes.TRAIN:
-            optimizers, optimizer = estimators.ipu.optimizers, estimators.optimizer()
+            optimizers, optimizer = estimators.ipu.optimizers, estimators.descent()
             if replicas > 1:
                 optimizer = optimizers.CrossReplicaOptimizer(optimizer)
             fields["train_op"] = optimizers.ShardedOptimizer(optimizer).minimize(value)

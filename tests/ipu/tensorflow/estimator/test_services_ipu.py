@@ -188,7 +188,7 @@ def test_sharding_needs_a_number_only(estimators: Estimators) -> None:
         with estimators.ipu.scopes.ipu_shard(1):
             loss = estimators.tf.reduce_sum(products)
         shards.append(estimators.ipu.sharding.get_shard_from_colocation(loss.op))
-        optimizer = estimators.ipu.optimizers.ShardedOptimizer(estimators.optimizer())
+        optimizer = estimators.ipu.optimizers.ShardedOptimizer(estimators.descent())
         return estimators.spec(mode, loss=loss, train_op=optimizer.minimize(loss))
 
     estimator = estimators.make(model_fn, shards=2).train(estimators.feed(4), steps=4)

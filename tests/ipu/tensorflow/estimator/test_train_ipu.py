@@ -87,8 +87,7 @@ def test_max_steps_counts_all_trainings(estimators: Estimators, max_steps: int) 
 @pytest.mark.parametrize("numbers", [{"max_steps": 6}, {"steps": 4}], ids=["max_steps", "steps"])
 def test_a_second_training_goes_on_from_the_last_step(estimators: Estimators, numbers: Dict[str, int]) -> None:
     """max_steps counts the steps of all trainings together, steps those of the second one alone."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(2), steps=2)
+    estimator = estimators.after(2)
     estimator.train(estimators.feed(8, skip=2), **numbers)
 
     estimators.check_left(estimator, 6)
@@ -118,7 +117,7 @@ def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> Non
     def model_fn(features: Any, labels: Any, mode: Any, params: Any, config: Any) -> Any:
         arguments.update(mode=mode, params=dict(params), loop=config.ipu_run_config.iterations_per_loop)
         loss = estimators.weight() * (features - labels)
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+        return estimators.spec(mode, loss=loss, train_op=estimators.descent().minimize(loss))
 
     estimator = estimators.make(model_fn, params=own_params)
     estimator.train(estimators.slices(samples(2) + 2, np.asarray([2, 2], np.float32)), steps=2)
@@ -157,8 +156,8 @@ def test_a_stock_spec_will_do(estimators: Estimators) -> None:
     """A model function may return the EstimatorSpec of stock TensorFlow."""
 
     def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum(estimators.weight() * features)
-        return estimators.tf.estimator.EstimatorSpec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+        loss = estimators.loss(features)
+        return estimators.tf.estimator.EstimatorSpec(mode, loss=loss, train_op=estimators.descent().minimize(loss))
 
     left = estimators.train(STEPS, model_fn=model_fn)
 
