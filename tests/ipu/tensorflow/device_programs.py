@@ -62,6 +62,12 @@ class Device:
                 self._variables[name] = self.tf.Variable(np.float32(value), name=name)
         return self._variables[name]
 
+    def declare(self, **values: Any) -> None:
+        """Make variables for a function that uses them; a graph makes its own inside the program."""
+        if self.mode == "function":
+            for name, value in values.items():
+                self.variable(name, value)
+
     def compile(self, program: Callable[[], Any]) -> Callable[[], List[np.ndarray]]:
         """A function that runs the program on the device and returns the tensors that the program returns."""
         if self.mode == "graph":
@@ -87,6 +93,12 @@ class Device:
     def repeat(self, steps: int, body: Callable[..., Any], queue: Any = None, values: Sequence[Any] = ()) -> Any:
         """Run a loop of ``steps`` iterations on the device; its body gets the values and what an infeed gives."""
         return self.run(lambda: self.ipu.loops.repeat(steps, body, list(values), queue))
+
+    def pipe(self, stages: Sequence[Any], count: int, fed: Any, last: bool = False, **settings: Any) -> Any:
+        """What a pipeline of so many micro-batches outfeeds."""
+        settings.update(infeed_queue=self.infeed(fed), outfeed_queue=self.outfeed(last))
+        self.run(lambda: self.ipu.pipelining_ops.pipeline(stages, count, **settings))
+        return self.dequeue(settings["outfeed_queue"])
 
     def dequeue(self, queue: Any) -> Any:
         """What the host gets from an outfeed."""

@@ -181,7 +181,6 @@ def test_every_program_leaves_a_report(graph: Device, reports: Any) -> None:
 def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> None:
     """Layers made inside the stages of a pipeline have one kernel each, for all micro-batches and replicas."""
     tf, v1, ops = graph.open(2 * replicas).tf, graph.tf.compat.v1, graph.ipu.pipelining_ops
-    queue, out = graph.infeed(samples(4 * replicas)[:, None, None]), graph.outfeed()
 
     def layer(weight: float) -> Any:
         return tf.keras.layers.Dense(1, use_bias=False, kernel_initializer=tf.keras.initializers.Constant(weight))
@@ -191,11 +190,10 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
         return ops.OptimizerFunctionOutput(opt, loss)
 
     stages = [lambda x: layer(START[0])(x), lambda x: tf.reduce_sum(layer(START[1])(x))]
-    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
-    graph.run(lambda: ops.pipeline(stages, 4, **settings))
+    fed = samples(4 * replicas)[:, None, None]
+    (losses,) = tf.nest.flatten(graph.pipe(stages, 4, fed, optimizer_function=optimizer_function))
 
     kernels = np.float32(graph.session.run(v1.global_variables())).ravel()
-    (losses,) = tf.nest.flatten(graph.dequeue(out))
     check_trained(Trained(kernels, losses), 2, counts(1, 4, replicas))
 
 

@@ -150,8 +150,7 @@ def test_a_body_knows_its_iteration(device: Device) -> None:
 def test_updates_do_not_begin_the_count_again(device: Device) -> None:
     """The counter is that of the loop, also where gradients are accumulated over some of its iterations."""
     out, tf, counter = device.open().outfeed(), device.tf, device.ipu.internal_ops.get_current_iteration_counter
-    if device.mode == "function":  # a graph makes its variables inside the program
-        device.variable("w0", 1.0)
+    device.declare(w0=1.0)
 
     def body() -> Any:
         weight, number = device.variable("w0", 1.0), tf.cast(counter(), tf.float32)

@@ -24,9 +24,7 @@ def train(
 ) -> List[np.ndarray]:
     """The weights after a loop of ``steps`` iterations with a wrapped optimizer of TensorFlow 1."""
     queue = device.open(replicas).infeed(samples(steps * replicas) if fed is None else fed)
-    if device.mode == "function":  # a graph makes its variables inside the program
-        for name, start in zip(NAMES, START):
-            device.variable(name, start)
+    device.declare(**dict(zip(NAMES, START)))
 
     def body(x: Any) -> Any:
         weights = [device.variable(name, start) for name, start in zip(NAMES, START)]
@@ -89,9 +87,7 @@ def test_a_running_mean_is_kept_up(device: Device, count: int) -> None:
 def test_every_optimizer_of_a_loop_updates(device: Device) -> None:
     """Optimizers that accumulate in one loop, each for a weight of its own, all update when it is time."""
     queue, wrapped = device.open().infeed(samples(6)), device.ipu.optimizers.GradientAccumulationOptimizerV2
-    if device.mode == "function":  # a graph makes its variables inside the program
-        for name, start in zip(NAMES, START):
-            device.variable(name, start)
+    device.declare(**dict(zip(NAMES, START)))
 
     def body(x: Any) -> Any:
         weights = [device.variable(name, start) for name, start in zip(NAMES, START)]

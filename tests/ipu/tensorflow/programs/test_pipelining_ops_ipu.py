@@ -11,62 +11,10 @@ import pytest
 from ipu_conformance import check
 
 from ..device_programs import Device
-from ..exact import RATE, START, Trained, check_trained, counts, samples, trained
+from ..exact import RATE, START, check_trained, counts, samples, trained
+from .chain import Chain, schedule
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
-
-
-class Chain:
-    """The chain of products as a pipeline of one weight a stage."""
-
-    def __init__(
-        self, device: Device, number_of_stages: int, replicas: int = 1, *, recompute: bool = False, **options: Any
-    ) -> None:
-        device.open((1 << (number_of_stages - 1).bit_length()) * replicas, allow_recompute=recompute)
-        self.device, self.options = device, options
-        self.names = [f"w{stage}" for stage in range(number_of_stages)]
-
-    def weight(self, stage: int) -> Any:
-        """The weight of one stage."""
-        return self.device.variable(self.names[stage], START[stage])
-
-    def stage(self, number: int) -> Any:
-        """The function of one stage."""
-        return lambda x: x * self.weight(number)
-
-    def chosen(self) -> Dict[str, Any]:
-        """What the optimizer function says besides."""
-        return {}
-
-    def optimizer(self) -> Any:
-        """The plain optimizer of TensorFlow 1, with means over replicas."""
-        ipu, v1 = self.device.ipu, self.device.tf.compat.v1
-        return ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(RATE))
-
-    def program(self, count: int, runs: int, queue: Any, out: Any, training: bool = True, **more: Any) -> Any:
-        """The pipeline."""
-        ops, stages = self.device.ipu.pipelining_ops, range(len(self.names))
-        settings = {"infeed_queue": queue, "outfeed_queue": out, "device_mapping": list(stages), **self.options, **more}
-        if training:
-            settings["optimizer_function"] = lambda loss: ops.OptimizerFunctionOutput(
-                self.optimizer(), loss, **self.chosen()
-            )
-        if self.device.mode == "function":  # a graph makes its variables inside the program
-            for stage in stages:
-                self.weight(stage)
-        return lambda: ops.pipeline([self.stage(stage) for stage in stages], count, repeat_count=runs, **settings)
-
-    def train(self, count: int, runs: int, replicas: int = 1, last: bool = False, **more: Any) -> Trained:
-        """The weights and the outfeed after training."""
-        queue, out = self.device.infeed(samples(count * runs * replicas)), self.device.outfeed(last)
-        self.device.run(self.program(count, runs, queue, out, **more))
-        (losses,) = self.device.tf.nest.flatten(self.device.dequeue(out))
-        return Trained(np.asarray(self.device.read(self.names), np.float32), losses)
-
-
-def schedule(device: Device, name: str) -> Any:
-    """The schedule of that name."""
-    return device.ipu.pipelining_ops.PipelineSchedule[name]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -156,6 +104,18 @@ def test_the_last_entry_can_be_kept(device: Device, replicas: int) -> None:
     check.identical(actual=record.losses, expected=expected.losses[-1], what="the outfeed")
 
 
+def outfed_by(device: Device, last_stage: Any, scale: float, **options: Any) -> Any:
+    """What a pipeline outfeeds whose first stage hands on x·w0 and x; its loss is the scaled first output."""
+    ops = device.open(2).ipu.pipelining_ops
+    device.variable("w0", START[0])
+
+    def optimizer_function(loss: Any, *rest: Any) -> Any:
+        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), scale * loss)
+
+    stages = [lambda x: (x * device.variable("w0", START[0]), x), last_stage]
+    return device.pipe(stages, 4, SAMPLES, **{"optimizer_function": optimizer_function, **options})
+
+
 FIRST, SAMPLES, THIRD = samples(4) * np.float32(START[0]), samples(4), samples(4) * 3
 OUTFED: Dict[str, Tuple[Dict[str, Any], List[np.ndarray]]] = {
     "all": ({}, [FIRST, SAMPLES, THIRD]),
@@ -171,18 +131,8 @@ OUTFED: Dict[str, Tuple[Dict[str, Any], List[np.ndarray]]] = {
 def test_outputs_of_the_last_stage_are_outfed(device: Device, name: str) -> None:
     """The outfeed gets what the last stage returns and the mask leaves, or the optimizer function's loss alone."""
     options, expected = OUTFED[name]
-    last, options = bool(options.get("last")), {key: value for key, value in options.items() if key != "last"}
-    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed(last)
-    device.variable("w0", START[0])
+    outfed = device.tf.nest.flatten(outfed_by(device, lambda y, x: (y, x, 3 * x), 2.0, **options))
 
-    def optimizer_function(loss: Any, sample: Any, third: Any) -> Any:
-        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), 2 * loss)
-
-    stages = [lambda x: (x * device.variable("w0", START[0]), x), lambda y, x: (y, x, 3 * x)]
-    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function, **options}
-    device.run(lambda: ops.pipeline(stages, 4, **settings))
-
-    outfed = device.tf.nest.flatten(device.dequeue(out))
     check.equal(actual=len(outfed), expected=len(expected), what="the number of outputs that are outfed")
     for place, (output, values) in enumerate(zip(outfed, expected)):
         check.identical(actual=output, expected=values, what=f"output {place} of the outfeed")
@@ -190,11 +140,9 @@ def test_outputs_of_the_last_stage_are_outfed(device: Device, name: str) -> None
 
 def test_inputs_come_before_what_is_fed(device: Device) -> None:
     """The first stage gets the inputs of the pipeline and then an element of the infeed; a dictionary by name."""
-    queue, out = device.open(2).infeed({"x": samples(4)}), device.outfeed()
-    stages, settings = [lambda scale, x: scale - x, lambda y: y + 1], {"infeed_queue": queue, "outfeed_queue": out}
-    device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, 4, inputs=[device.tf.constant(4.0)], **settings))
+    stages, scale = [lambda scale, x: scale - x, lambda y: y + 1], device.open(2).tf.constant(4.0)
+    (outfed,) = device.tf.nest.flatten(device.pipe(stages, 4, {"x": samples(4)}, inputs=[scale]))
 
-    (outfed,) = device.tf.nest.flatten(device.dequeue(out))
     check.identical(actual=outfed, expected=4 - samples(4) + 1, what="4 - x + 1, by micro-batch")
 
 
@@ -218,17 +166,8 @@ STRUCTURES: Dict[str, Tuple[Any, Dict[str, Any], Any]] = {
 def test_an_outfeed_keeps_the_structure_of_the_outputs(device: Device, name: str) -> None:
     """Training outfeeds a list, of one output too, or the loss alone; inference a dictionary where there is one."""
     last_stage, options, expected = STRUCTURES[name]
-    ops, queue, out = device.open(2).ipu.pipelining_ops, device.infeed(SAMPLES), device.outfeed()
-    device.variable("w0", START[0])
+    outfed = outfed_by(device, last_stage, 1.0, **options)
 
-    def optimizer_function(loss: Any, *rest: Any) -> Any:
-        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), loss)
-
-    stages = [lambda x: (x * device.variable("w0", START[0]), x), last_stage]
-    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function, **options}
-    device.run(lambda: ops.pipeline(stages, 4, **settings))
-
-    outfed = device.dequeue(out)
     structure = lambda value: device.tf.nest.map_structure(lambda leaf: "tensor", value)  # noqa: E731
     check.equal(actual=structure(outfed), expected=structure(expected), what="the structure of what is dequeued")
     pairs = zip(*(device.tf.nest.flatten(each) for each in (outfed, expected)))
@@ -238,12 +177,9 @@ def test_an_outfeed_keeps_the_structure_of_the_outputs(device: Device, name: str
 
 def test_a_dictionary_passes_between_stages(device: Device) -> None:
     """The next stage is called with the dictionary that a stage returns."""
-    queue, out = device.open(2).infeed(SAMPLES), device.outfeed()
     stages = [lambda x: {"twice": 2 * x, "own": x}, lambda held: held["twice"] - 3 * held["own"]]
-    settings = {"infeed_queue": queue, "outfeed_queue": out}
-    device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, 4, **settings))
+    (outfed,) = device.tf.nest.flatten(device.open(2).pipe(stages, 4, SAMPLES))
 
-    (outfed,) = device.tf.nest.flatten(device.dequeue(out))
     check.identical(actual=outfed, expected=-SAMPLES, what="2x - 3x, by micro-batch")
 
 
@@ -269,7 +205,7 @@ def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any,
 
     with device.strategy.scope():
         weight = tf.Variable(tf.cast(2.0, tf.float16), name="half")
-    queue, out = device.infeed(np.full(4, 49152, np.float16)), device.outfeed()
+    fed = np.full(4, 49152, np.float16)
 
     def optimizer_function(loss: Any) -> Any:
         return ipu.pipelining_ops.OptimizerFunctionOutput(Casting(1.0), loss)
@@ -279,11 +215,10 @@ def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any,
         return wrap(Casting(1.0), 4, dtype=tf.float32).minimize(weight * x, var_list=[weight])
 
     if how == "loop":
-        device.repeat(4, body, queue)
+        device.repeat(4, body, device.infeed(fed))
     else:
-        settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
-        stages = [lambda x: x * weight, lambda y: y * 1]
-        device.run(lambda: ipu.pipelining_ops.pipeline(stages, 4, gradient_accumulation_dtype=tf.float32, **settings))
+        settings = {"gradient_accumulation_dtype": tf.float32, "optimizer_function": optimizer_function}
+        device.pipe([lambda x: x * weight, lambda y: y * 1], 4, fed, **settings)
 
     check.equal(actual=set(seen), expected={"float32"}, what="the dtype of the gradients that the optimizer is given")
     # The sum of four is larger than every float16; the optimizer makes 1.5 of it.
@@ -409,12 +344,7 @@ def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bo
     """
     ops, count, names = device.open(4, allow_recompute=recompute).ipu.pipelining_ops, 6, ["w0", "w1"]
     values = samples(count)[:, None] * np.float32(2.0) ** (np.arange(WIDTH, dtype=np.float32) % 3)
-    queue, out = device.infeed(values), device.outfeed()
-    if device.mode == "function":  # a graph makes its variables inside the program
-        for name in names:
-            device.variable(name, np.ones(WIDTH))
-        for place in range(2 if change is counted else 0):
-            device.variable(f"n{place}", 1.0)
+    device.declare(**{name: np.ones(WIDTH) for name in names}, **({"n0": 1.0, "n1": 1.0} if change is counted else {}))
 
     def stage(place: int) -> Any:
         return lambda x: change(device, place, x * device.variable(names[place], np.ones(WIDTH)))
@@ -425,10 +355,9 @@ def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bo
         chosen = {"var_list": variables}
         return ops.OptimizerFunctionOutput(descent, device.tf.reduce_sum(handed), compute_gradients_kwargs=chosen)
 
-    settings = {"infeed_queue": queue, "outfeed_queue": out, "optimizer_function": optimizer_function}
-    device.run(lambda: ops.pipeline([stage(0), stage(1), lambda x: x], count, **settings))
+    stages = [stage(0), stage(1), lambda x: x]
+    (handed,) = device.tf.nest.flatten(device.pipe(stages, count, values, optimizer_function=optimizer_function))
 
-    (handed,) = device.tf.nest.flatten(device.dequeue(out))
     expected = (1 - RATE * handed.astype(np.float64).sum(axis=0)).astype(np.float32)
     for name, weight in zip(names, device.read(names)):
         check.identical(actual=weight, expected=expected, what=f"{name} after one update")

@@ -1,0 +1,63 @@
+"""The chain of products of ``exact`` as a pipeline of functions."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import numpy as np
+
+from ..device_programs import Device
+from ..exact import RATE, START, Trained, samples
+
+
+class Chain:
+    """The chain of products as a pipeline of one weight a stage."""
+
+    def __init__(
+        self, device: Device, number_of_stages: int, replicas: int = 1, *, recompute: bool = False, **options: Any
+    ) -> None:
+        device.open((1 << (number_of_stages - 1).bit_length()) * replicas, allow_recompute=recompute)
+        self.device, self.options = device, options
+        self.names = [f"w{stage}" for stage in range(number_of_stages)]
+
+    def weight(self, stage: int) -> Any:
+        """The weight of one stage."""
+        return self.device.variable(self.names[stage], START[stage])
+
+    def stage(self, number: int) -> Any:
+        """The function of one stage."""
+        return lambda x: x * self.weight(number)
+
+    def chosen(self) -> Dict[str, Any]:
+        """What the optimizer function says besides."""
+        return {}
+
+    def optimizer(self) -> Any:
+        """The plain optimizer of TensorFlow 1, with means over replicas."""
+        ipu, v1 = self.device.ipu, self.device.tf.compat.v1
+        return ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(RATE))
+
+    def program(self, count: int, runs: int, queue: Any, out: Any, training: bool = True, **more: Any) -> Any:
+        """The pipeline."""
+        ops, stages = self.device.ipu.pipelining_ops, range(len(self.names))
+        settings = {"infeed_queue": queue, "outfeed_queue": out, "device_mapping": list(stages), **self.options, **more}
+        if training:
+            settings["optimizer_function"] = lambda loss: ops.OptimizerFunctionOutput(
+                self.optimizer(), loss, **self.chosen()
+            )
+        if self.device.mode == "function":  # a graph makes its variables inside the program
+            for stage in stages:
+                self.weight(stage)
+        return lambda: ops.pipeline([self.stage(stage) for stage in stages], count, repeat_count=runs, **settings)
+
+    def train(self, count: int, runs: int, replicas: int = 1, last: bool = False, **more: Any) -> Trained:
+        """The weights and the outfeed after training."""
+        queue, out = self.device.infeed(samples(count * runs * replicas)), self.device.outfeed(last)
+        self.device.run(self.program(count, runs, queue, out, **more))
+        (losses,) = self.device.tf.nest.flatten(self.device.dequeue(out))
+        return Trained(np.asarray(self.device.read(self.names), np.float32), losses)
+
+
+def schedule(device: Device, name: str) -> Any:
+    """The schedule of that name."""
+    return device.ipu.pipelining_ops.PipelineSchedule[name]
