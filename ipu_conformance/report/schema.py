@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Tuple, Union
+from typing import Any, Mapping
 
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report.results import CAUSES, OUTCOMES
@@ -43,7 +43,6 @@ class Maybe:
         self.form = form
 
 
-Form = Union[type, Tuple[type, ...], Words, Each, Table, Maybe, Mapping[str, Any]]
 NUMBER = (int, float)
 COUNT_AND_DIGEST = {"count": int, "digest": str}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict
+import functools
+from typing import Any, Callable, Dict
 
 import pytest
 
@@ -24,6 +25,19 @@ def runs(request: pytest.FixtureRequest, runs_of_session: Dict[str, Runs]) -> Ru
     """The runs of the suite's nets that the cases of a framework share; the folder names the framework."""
     framework = next(part for part in reversed(request.path.parts) if part in FRAMEWORKS)
     return runs_of_session.setdefault(framework, Runs(framework))
+
+
+@pytest.fixture(scope="session")
+def workload_runs() -> Dict[str, Callable[[Any], Any]]:
+    """The runs of workloads on the device, by file."""
+    return {}
+
+
+@pytest.fixture
+def trained(request: pytest.FixtureRequest, workload_runs: Dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """What the ``train`` of a file leaves for some settings, one run for all its cases that only look at it."""
+    cached = functools.lru_cache(maxsize=None)(request.module.train)
+    return workload_runs.setdefault(request.module.__name__, cached)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ COMMON = (
     "ipu_graph_builder_pass",
     "ipu_runtime_replacer_pass",
 )
-PREDICTOR = ("inference_process_pass", "inference_dtype_transfer_pass", "inference_postprocess_pass")
 
 Shard = Tuple[Optional[int], Optional[int]]
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 from tests.unit.attack.corpus import CONSTRUCTED
 from tests.unit.attack.mutations import mutated
@@ -50,10 +50,6 @@ class Attack:
     def describe(self, number: int) -> str:
         """What an input is called."""
         return self._constructed[number][0] if number < len(self._constructed) else f"{number} of seed {self._seed}"
-
-    def good_files(self) -> List[bytes]:
-        """What the mutations begin with."""
-        return self._originals
 
     def try_input(self, data: bytes) -> Optional[str]:
         """What a reader does wrong with an input, None if it reads or refuses it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
@@ -42,15 +42,6 @@ def train(settings: Settings) -> Any:
     from ipu_conformance.workloads.paddle_mnist.training import train as run
 
     return run(settings, native=False, every=2)
-
-
-Trained = Callable[[Settings], Any]
-
-
-@pytest.fixture(scope="session")
-def trained() -> Trained:
-    """Runs on the device, one for all cases that only look at it."""
-    return functools.lru_cache(maxsize=None)(train)
 
 
 def reordered(weights: Dict[str, np.ndarray], seed: int) -> Dict[str, np.ndarray]:
@@ -164,7 +155,7 @@ def noise(replicas: int, accumulation: int) -> List[Tuple[np.ndarray, ArrayToler
 
 
 @each_way
-def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> None:
+def test_the_device_trains_as_its_native_twin(trained: Any, way: str) -> None:
     """Batch by batch the costs are those of plain Paddle on the same batches, from the same initial weights."""
     expected, tolerance = noise(WAYS[way].replication_factor, WAYS[way].accumulation)[0]
     costs = np.asarray(trained(WAYS[way]).costs)
@@ -173,7 +164,7 @@ def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> Non
 
 
 @each_way
-def test_the_executed_dump_has_the_costs_of_the_device(trained: Trained, way: str) -> None:
+def test_the_executed_dump_has_the_costs_of_the_device(trained: Any, way: str) -> None:
     """What the program compiles to, executed on all batches of the run, has the cost of each batch."""
     from ipu_conformance.workloads.paddle_mnist import model
     from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
@@ -209,7 +200,7 @@ def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.nda
 
 
 @each_way
-def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) -> None:
+def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> None:
     """With the weights that the run brought home, the statistics of its first replica among them, the device gives the
     test set the probabilities that the native twin gives it."""
     expected, tolerance = noise(WAYS[way].replication_factor, WAYS[way].accumulation)[1]
@@ -218,7 +209,7 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
     check.close(actual=found, expected=expected, tolerance=tolerance, what="the probabilities of the test set")
 
 
-def test_the_device_classifies_with_the_weights_it_is_given(trained: Trained) -> None:
+def test_the_device_classifies_with_the_weights_it_is_given(trained: Any) -> None:
     """What the device has learnt since does not change the model of the best pass."""
     weights = trained(SHORT).weights
 
@@ -230,7 +221,7 @@ def test_the_device_classifies_with_the_weights_it_is_given(trained: Trained) ->
 
 
 @each_way
-def test_the_accuracy_is_that_of_the_best_pass(trained: Trained, way: str) -> None:
+def test_the_accuracy_is_that_of_the_best_pass(trained: Any, way: str) -> None:
     """It is a share of the whole test set, and the device finds what the validation of that pass found."""
     result = trained(WAYS[way])
 
@@ -245,7 +236,7 @@ def test_the_accuracy_is_that_of_the_best_pass(trained: Trained, way: str) -> No
     )
 
 
-def test_validations_see_the_weights_of_the_device(trained: Trained) -> None:
+def test_validations_see_the_weights_of_the_device(trained: Any) -> None:
     """Each validation costs what the native twin's network costs after as many updates, and no two cost the same."""
     from ipu_conformance.workloads.paddle_mnist.training import train as run
 

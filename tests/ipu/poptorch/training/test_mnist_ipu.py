@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -34,15 +34,6 @@ def train(settings: Settings, *, native: bool = False) -> Any:
     return run(settings, native=native)
 
 
-Trained = Callable[[Settings], Any]
-
-
-@pytest.fixture(scope="session")
-def trained() -> Trained:
-    """Runs on the device, one for all cases that only look at it."""
-    return functools.lru_cache(maxsize=None)(train)
-
-
 def labels_of(settings: Settings) -> np.ndarray:
     """The labels that the workload trains on."""
     from ipu_conformance.data import load
@@ -56,7 +47,7 @@ def blind_loss(labels: np.ndarray) -> float:
     return -sum(share * math.log(share) for share in shares if share)
 
 
-def test_a_short_run_learns(trained: Trained) -> None:
+def test_a_short_run_learns(trained: Any) -> None:
     """After one pass the loss is lower than any model's that ignores the images."""
     losses = trained(LEARNS).losses
     last_call = losses[-LEARNS.device_iterations :]
@@ -67,7 +58,7 @@ def test_a_short_run_learns(trained: Trained) -> None:
     check.holds(last < start, f"the loss ends at {last}, no lower than the {start} that it began with")
 
 
-def test_every_batch_gives_its_loss(trained: Trained) -> None:
+def test_every_batch_gives_its_loss(trained: Any) -> None:
     """With all outputs returned there is a loss for each batch of each epoch."""
     calls = SHORT.train_size // SHORT.combined_batch
 
@@ -78,7 +69,7 @@ def test_every_batch_gives_its_loss(trained: Trained) -> None:
     )
 
 
-def test_the_evaluation_finds_what_training_learnt(trained: Trained) -> None:
+def test_the_evaluation_finds_what_training_learnt(trained: Any) -> None:
     """The inference model, which runs after training has left the device, beats the most frequent label."""
     from ipu_conformance.data import load
 
@@ -138,7 +129,7 @@ def noise(settings: Settings) -> List[Tuple[np.ndarray, ArrayTolerance]]:
     return native_reference(exact, plain, runs, "hidden units")
 
 
-def test_the_device_trains_as_its_native_twin(trained: Trained) -> None:
+def test_the_device_trains_as_its_native_twin(trained: Any) -> None:
     """Batch by batch the losses are those of plain torch on the same batches, from the same initial weights."""
     expected, tolerance = noise(SHORT)[0]
     losses = np.asarray(trained(SHORT).losses, np.float32)
@@ -146,7 +137,7 @@ def test_the_device_trains_as_its_native_twin(trained: Trained) -> None:
     check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss of each batch")
 
 
-def test_the_executed_dump_has_the_losses_of_the_device(torch: Any, trained: Trained) -> None:
+def test_the_executed_dump_has_the_losses_of_the_device(torch: Any, trained: Any) -> None:
     """What the training model compiles to, executed on one call's batches, has the losses of that call."""
     from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
@@ -165,7 +156,7 @@ def test_the_executed_dump_has_the_losses_of_the_device(torch: Any, trained: Tra
     check.close(actual=returned, expected=losses.reshape(-1), tolerance=allowed, what="the losses of the first call")
 
 
-def test_the_trained_weights_are_those_of_the_native_twin(torch: Any, trained: Trained) -> None:
+def test_the_trained_weights_are_those_of_the_native_twin(torch: Any, trained: Any) -> None:
     """After training, the weights on the host classify the test set with the native twin's scores."""
     from ipu_conformance.workloads.poptorch_mnist import model
 

@@ -51,15 +51,6 @@ def train(settings: Settings) -> Any:
     return run(settings, native=False)
 
 
-Trained = Callable[[Settings], Any]
-
-
-@pytest.fixture(scope="session")
-def trained() -> Trained:
-    """Runs on the device, one for all cases that only look at it."""
-    return functools.lru_cache(maxsize=None)(train)
-
-
 def reordered(weights: Sequence[np.ndarray], seed: int) -> List[np.ndarray]:
     """The weights of a network that computes the same with its channels and hidden units in another order."""
     random = np.random.default_rng(seed)
@@ -127,7 +118,7 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
 
 
 @each_way
-def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> None:
+def test_the_device_trains_as_its_native_twin(trained: Any, way: str) -> None:
     """The loss of each epoch is that of plain TensorFlow on the same batches, from the same initial weights."""
     expected, tolerance = noise()[0]
 
@@ -140,7 +131,7 @@ def test_the_device_trains_as_its_native_twin(trained: Trained, way: str) -> Non
 
 
 @each_way
-def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) -> None:
+def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> None:
     """The probabilities of all test samples are those that plain TensorFlow's weights give after as many updates."""
     expected, tolerance = noise()[1]
     run = trained(WAYS[way])
@@ -159,7 +150,7 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
         *(pytest.param(way, marks=marks(WAYS[way])) for way in ("estimator, one IPU", "pipeline, two IPUs")),
     ],
 )
-def test_dropout_is_random_in_training_and_absent_in_tests(trained: Trained, way: str) -> None:
+def test_dropout_is_random_in_training_and_absent_in_tests(trained: Any, way: str) -> None:
     """Dropout changes the loss of the first update on; a seed makes it repeatable."""
     once = replace(WAYS[way], epochs=1, train_size=SHORT.batch_size)
     first, again = (train(replace(once, dropout=True)) for _ in range(2))
@@ -177,18 +168,14 @@ CONVERGING: Dict[str, Settings] = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(each)) for name, each in CONVERGING.items()])
-def test_an_approach_converges_like_the_baseline(
-    trained: Trained, converges: Callable[[Verdict], None], name: str
-) -> None:
+def test_an_approach_converges_like_the_baseline(trained: Any, converges: Callable[[Verdict], None], name: str) -> None:
     """The losses of a run lie in the band of the native runs, neither below nor above."""
     converges(verdict(RECORDED, [trained(CONVERGING[name])]))
 
 
 @pytest.mark.ipus(2)
 @pytest.mark.requires("tensorflow_estimator")
-def test_the_approaches_together_converge_like_the_baseline(
-    trained: Trained, converges: Callable[[Verdict], None]
-) -> None:
+def test_the_approaches_together_converge_like_the_baseline(trained: Any, converges: Callable[[Verdict], None]) -> None:
     """The mean over the approaches, which do the same mathematics, lies in a narrower band."""
     converges(verdict(RECORDED, [trained(settings) for settings in CONVERGING.values()]))
 
@@ -199,6 +186,6 @@ PIPELINED = [replace(CONVERGING["pipeline"], seed=seed) for seed in (CONVERGING[
 
 @pytest.mark.ipus(2)
 @pytest.mark.requires("tensorflow_estimator")
-def test_pipelines_together_converge_like_the_baseline(trained: Trained, converges: Callable[[Verdict], None]) -> None:
+def test_pipelines_together_converge_like_the_baseline(trained: Any, converges: Callable[[Verdict], None]) -> None:
     """The mean over pipelined runs of three seeds lies in a narrower band."""
     converges(verdict(RECORDED, [trained(settings) for settings in PIPELINED]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -42,15 +42,6 @@ def train(settings: Settings) -> Any:
     from ipu_conformance.workloads.keras_mnist.training import train as run
 
     return run(settings, native=False)
-
-
-Trained = Callable[[Settings], Any]
-
-
-@pytest.fixture(scope="session")
-def trained() -> Trained:
-    """Runs on the device, one for all cases that only look at it."""
-    return functools.lru_cache(maxsize=None)(train)
 
 
 @functools.lru_cache(maxsize=None)
@@ -125,7 +116,7 @@ def noise() -> Dict[str, Tuple[np.ndarray, ArrayTolerance]]:
 
 
 @each_way
-def test_the_loss_of_an_epoch_is_the_mean_over_its_samples(trained: Trained, way: str) -> None:
+def test_the_loss_of_an_epoch_is_the_mean_over_its_samples(trained: Any, way: str) -> None:
     """The losses that are printed are those of all steps and all replicas of an epoch."""
     expected, tolerance = noise()["losses"]
 
@@ -138,7 +129,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_samples(trained: Trained, way
 
 
 @each_way
-def test_the_device_learns_the_weights_of_its_native_twin(trained: Trained, way: str) -> None:
+def test_the_device_learns_the_weights_of_its_native_twin(trained: Any, way: str) -> None:
     """An update is that of one batch, however many replicas share it."""
     for name, value in zip(WEIGHTS, trained(WAYS[way]).weights):
         expected, tolerance = noise()[name]
@@ -146,7 +137,7 @@ def test_the_device_learns_the_weights_of_its_native_twin(trained: Trained, way:
 
 
 @each_way
-def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) -> None:
+def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> None:
     """All test samples come back in their order, with the probabilities that the trained weights give them."""
     expected, tolerance = noise()["probabilities"]
 
@@ -158,7 +149,7 @@ def test_the_device_classifies_as_its_native_twin(trained: Trained, way: str) ->
     )
 
 
-def test_the_length_of_an_execution_changes_no_bit(trained: Trained) -> None:
+def test_the_length_of_an_execution_changes_no_bit(trained: Any) -> None:
     """However many steps the device takes on its own, the weights and the losses of epochs are the same."""
     first, *others = (trained(replace(SHORT, steps_per_execution=steps)) for steps in (3, 1, 6))
 
@@ -168,7 +159,7 @@ def test_the_length_of_an_execution_changes_no_bit(trained: Trained) -> None:
             check.identical(actual=value, expected=expected, what=f"the {name}")
 
 
-def test_a_seed_makes_a_run_repeatable(trained: Trained) -> None:
+def test_a_seed_makes_a_run_repeatable(trained: Any) -> None:
     """The same seed gives the same bits; another one does not."""
     again, other = train(SHORT), train(replace(SHORT, seed=SHORT.seed + 1))
 
