@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import START, Trained, counts, samples, trained
 from .programs import Configured
@@ -197,6 +198,21 @@ class Programs(Configured):
             [estimator.get_variable_value(f"w{stage}") for stage in range(chain.number_of_stages)], np.float32
         )
 
+    def evaluated(self, chain: Chain, loops: int = 1, estimator: Any = None, **changes: Any) -> Dict[str, Any]:
+        """The metrics of so many loops."""
+        estimator = estimator or self.estimator(chain, model_fn=self.model_fn(chain, **changes))
+        number = loops * chain.iterations * chain.replicas * chain.micro_batch
+        metrics: Dict[str, Any] = estimator.evaluate(
+            self.input_fn(samples(number), chain.micro_batch), steps=loops * chain.iterations
+        )
+        return metrics
+
+    def predicted(self, chain: Chain, number: int, **options: Any) -> List[Any]:
+        """The first predictions of an estimator of the chain, or of the one that is given."""
+        estimator = options.pop("estimator", None) or self.estimator(chain)
+        input_fn = self.input_fn(samples(number), chain.micro_batch)
+        return list(estimator.predict(input_fn, num_predictions=number, **options))
+
 
 def needing(chains: Mapping[str, Any]) -> List[Any]:
     """Chains as parameters, each alone or with a number, with its id and the IPUs that it needs."""
@@ -216,3 +232,17 @@ def check_chain(actual: Any, chain: Chain, loops: int = 1) -> None:
 def flat(values: Sequence[Any]) -> np.ndarray:
     """Predictions one after the other."""
     return np.asarray(values, np.float32).reshape(-1)
+
+
+def products(number: int, weights: Any = START[:2]) -> np.ndarray:
+    """What the chain makes of so many samples."""
+    return np.asarray(samples(number) * np.prod(np.asarray(weights, np.float32)), np.float32)
+
+
+def check_mean(actual: Any, values: np.ndarray, what: str = "the loss", roundings: int = 0) -> None:
+    """A number is the mean of values in float32: each is added once, with some divisions and other roundings."""
+    __tracebackhide__ = True
+    exact = values.astype(np.float64)
+    bound = (values.size + 4 + roundings) * FORMATS["float32"].unit * np.abs(exact).mean()
+    allowed = Tolerance(np.asarray(bound), f"the mean of {values.size} values in float32", 0.0)
+    check.close(actual=actual, expected=exact.mean(), tolerance=allowed, what=what)

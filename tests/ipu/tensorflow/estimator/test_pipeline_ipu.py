@@ -11,7 +11,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import RATE, START, samples
-from .pipelines import SCHEDULES, Chain, Programs, check_chain, flat, needing
+from .pipelines import SCHEDULES, Chain, Programs, check_chain, check_mean, flat, needing, products
 
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
@@ -249,32 +249,6 @@ def test_a_count_that_does_not_fit_fails_when_it_runs(programs: Programs, chain:
         programs.train(chain)
 
 
-def evaluated(
-    programs: Programs, chain: Chain, loops: int = 1, estimator: Any = None, **changes: Any
-) -> Dict[str, Any]:
-    """The metrics of so many loops."""
-    estimator = estimator or programs.estimator(chain, model_fn=programs.model_fn(chain, **changes))
-    number = loops * chain.iterations * chain.replicas * chain.micro_batch
-    metrics: Dict[str, Any] = estimator.evaluate(
-        programs.input_fn(samples(number), chain.micro_batch), steps=loops * chain.iterations
-    )
-    return metrics
-
-
-def products(number: int, weights: Any = START[:2]) -> np.ndarray:
-    """What the chain makes of so many samples."""
-    return np.asarray(samples(number) * np.prod(np.asarray(weights, np.float32)), np.float32)
-
-
-def check_mean(actual: Any, values: np.ndarray, what: str = "the loss", roundings: int = 0) -> None:
-    """A number is the mean of values in float32: each is added once, with some divisions and other roundings."""
-    __tracebackhide__ = True
-    exact = values.astype(np.float64)
-    bound = (values.size + 4 + roundings) * FORMATS["float32"].unit * np.abs(exact).mean()
-    allowed = Tolerance(np.asarray(bound), f"the mean of {values.size} values in float32", 0.0)
-    check.close(actual=actual, expected=exact.mean(), tolerance=allowed, what=what)
-
-
 EVALUATED = {
     "one-loop": (Chain(), 1),
     "three-loops": (Chain(gradient_accumulation=2, device_iterations=2), 3),
@@ -287,7 +261,7 @@ EVALUATED = {
 @pytest.mark.parametrize(("chain", "loops"), needing(EVALUATED))
 def test_evaluation_sees_every_sample(programs: Programs, chain: Chain, loops: int) -> None:
     """The function for metrics gets what the last stage returns for all samples of all replicas."""
-    got = evaluated(programs, chain, loops)
+    got = programs.evaluated(chain, loops)
 
     want = products(loops * chain.iterations * chain.replicas * chain.micro_batch, START[: chain.number_of_stages])
     check_mean(got["loss"], want, "the loss")
@@ -299,7 +273,7 @@ def test_evaluation_uses_what_was_trained(chains: Programs) -> None:
     chain = Chain(replicas=2)
     seen = chains.trained(chain)
     estimator = chains.estimator(chain, seen.folder)
-    got = evaluated(chains, chain, estimator=estimator)
+    got = chains.evaluated(chain, estimator=estimator)
 
     weights = seen.weights
     check_mean(got["loss"], samples(16) * np.prod(weights.astype(np.float64)), roundings=2)
@@ -321,7 +295,7 @@ def test_several_outputs_reach_the_metrics(programs: Programs) -> None:
         return {"loss": programs.tf.reduce_mean(values), "share": share}
 
     first = programs.stages(chain, "eval")[0]
-    got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=metrics)
+    got = programs.evaluated(chain, computational_stages=[first, last], eval_metrics_fn=metrics)
 
     dtypes = {(programs.tf.float32, programs.tf.int32)}
     check.equal(actual=set(seen), expected=dtypes, what="the dtypes of the outputs that reach the metrics")
@@ -337,16 +311,9 @@ def test_a_loss_of_each_micro_batch_counts_with_its_mean(programs: Programs) -> 
         return programs.tf.reduce_sum(x * programs.weight(1))
 
     first = programs.stages(chain, "eval")[0]
-    got = evaluated(programs, chain, computational_stages=[first, last], eval_metrics_fn=lambda loss: {"loss": loss})
+    got = programs.evaluated(chain, computational_stages=[first, last], eval_metrics_fn=lambda loss: {"loss": loss})
 
     check_mean(got["loss"], products(4))
-
-
-def predicted(programs: Programs, chain: Chain, number: int, **options: Any) -> List[Any]:
-    """The first predictions of an estimator of the chain, or of the one that is given."""
-    estimator = options.pop("estimator", None) or programs.estimator(chain)
-    input_fn = programs.input_fn(samples(number), chain.micro_batch)
-    return list(estimator.predict(input_fn, num_predictions=number, **options))
 
 
 PREDICTED = {
@@ -361,7 +328,7 @@ PREDICTED = {
 @pytest.mark.parametrize(("chain", "number"), needing(PREDICTED))
 def test_predictions_come_in_the_order_of_the_samples(programs: Programs, chain: Chain, number: int) -> None:
     """There is one prediction for each sample, in the order of the data set, on however many replicas."""
-    got = predicted(programs, chain, number)
+    got = programs.predicted(chain, number)
 
     want = products(number, START[: chain.number_of_stages])
     check.identical(actual=flat(got), expected=want, what="the predictions")
@@ -376,10 +343,10 @@ def test_predictions_have_names(programs: Programs) -> None:
 
     first = programs.stages(chain, "infer")[0]
     estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, computational_stages=[first, last]))
-    whole = predicted(programs, chain, 8, estimator=estimator)
+    whole = programs.predicted(chain, 8, estimator=estimator)
     names = [sorted(one) for one in whole]
     check.equal(actual=names, expected=[["double", "product"]] * 8, what="the names of all predictions")
-    chosen = predicted(programs, chain, 8, estimator=estimator, predict_keys=["double"])
+    chosen = programs.predicted(chain, 8, estimator=estimator, predict_keys=["double"])
 
     names = [sorted(one) for one in chosen]
     check.equal(actual=names, expected=[["double"]] * 8, what="the names of the chosen predictions")
@@ -391,7 +358,7 @@ def test_predictions_use_what_was_trained(chains: Programs) -> None:
     """A prediction restores the newest checkpoint."""
     chain = Chain(device_iterations=1)
     seen = chains.trained(chain)
-    got = predicted(chains, chain, 4, estimator=chains.estimator(chain, seen.folder))
+    got = chains.predicted(chain, 4, estimator=chains.estimator(chain, seen.folder))
 
     want = samples(4) * seen.weights[0] * seen.weights[1]
     check.identical(actual=flat(got), expected=want, what="the predictions")
@@ -415,8 +382,8 @@ def hooked(programs: Programs) -> List[str]:
     hooks = {name: [Hook(name)] for name in HOOKS}
     estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, **hooks))
     estimator.train(programs.fed(chain, 2), steps=2 * chain.iterations)
-    evaluated(programs, chain, 3, estimator=estimator)
-    predicted(programs, chain, 4, estimator=estimator)
+    programs.evaluated(chain, 3, estimator=estimator)
+    programs.predicted(chain, 4, estimator=estimator)
     return seen
 
 
@@ -462,7 +429,7 @@ def test_training_and_evaluation_leave_reports(programs: Programs, reports: Any)
     estimator = programs.estimator(chain)
     programs.train(chain, estimator=estimator)
     trained_only = reports()
-    evaluated(programs, chain, estimator=estimator)
+    programs.evaluated(chain, estimator=estimator)
 
     numbers = len(trained_only), len(reports()), reports()[:1] == trained_only
     check.equal(actual=numbers, expected=(1, 2, True), what="the reports after each, and whether the first stays")

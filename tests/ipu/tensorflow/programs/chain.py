@@ -61,3 +61,32 @@ class Chain:
 def schedule(device: Device, name: str) -> Any:
     """The schedule of that name."""
     return device.ipu.pipelining_ops.PipelineSchedule[name]
+
+
+def outfed_by(device: Device, last_stage: Any, scale: float, **options: Any) -> Any:
+    """What a pipeline outfeeds whose first stage hands on x·w0 and x; its loss is the scaled first output."""
+    ops = device.open(2).ipu.pipelining_ops
+    device.variable("w0", START[0])
+
+    def optimizer_function(loss: Any, *rest: Any) -> Any:
+        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), scale * loss)
+
+    stages = [lambda x: (x * device.variable("w0", START[0]), x), last_stage]
+    return device.pipe(stages, 4, samples(4), **{"optimizer_function": optimizer_function, **options})
+
+
+def drawn(device: Device, place: int, value: Any) -> Any:
+    """A value of which half is dropped, in one way or the other."""
+    if place == 0:
+        return device.tf.nn.dropout(value, 0.5)
+    return device.ipu.rand_ops.dropout(value, rate=0.5)
+
+
+def counted(device: Device, place: int, value: Any) -> Any:
+    """A value times the number of this call, from a variable that counts the calls of the stage."""
+    tf, number = device.tf, device.variable(f"n{place}", 1.0)
+    now = number.read_value()
+    with tf.control_dependencies([now]):
+        counting = number.assign_add(1.0)
+    with tf.control_dependencies([counting]):
+        return value * tf.identity(now)

@@ -12,7 +12,7 @@ from ipu_conformance import check
 
 from ..device_programs import Device
 from ..exact import RATE, START, check_trained, counts, samples, trained
-from .chain import Chain, schedule
+from .chain import Chain, counted, drawn, outfed_by, schedule
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
 
@@ -102,18 +102,6 @@ def test_the_last_entry_can_be_kept(device: Device, replicas: int) -> None:
     record, expected = Chain(device, 2, replicas).train(4, 2, replicas, last=True), trained(2, counts(2, 4, replicas))
 
     check.identical(actual=record.losses, expected=expected.losses[-1], what="the outfeed")
-
-
-def outfed_by(device: Device, last_stage: Any, scale: float, **options: Any) -> Any:
-    """What a pipeline outfeeds whose first stage hands on x·w0 and x; its loss is the scaled first output."""
-    ops = device.open(2).ipu.pipelining_ops
-    device.variable("w0", START[0])
-
-    def optimizer_function(loss: Any, *rest: Any) -> Any:
-        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), scale * loss)
-
-    stages = [lambda x: (x * device.variable("w0", START[0]), x), last_stage]
-    return device.pipe(stages, 4, SAMPLES, **{"optimizer_function": optimizer_function, **options})
 
 
 FIRST, SAMPLES, THIRD = samples(4) * np.float32(START[0]), samples(4), samples(4) * 3
@@ -315,23 +303,6 @@ def test_recomputation_changes_nothing(
 
 
 WIDTH = 32
-
-
-def drawn(device: Device, place: int, value: Any) -> Any:
-    """A value of which half is dropped, in one way or the other."""
-    if place == 0:
-        return device.tf.nn.dropout(value, 0.5)
-    return device.ipu.rand_ops.dropout(value, rate=0.5)
-
-
-def counted(device: Device, place: int, value: Any) -> Any:
-    """A value times the number of this call, from a variable that counts the calls of the stage."""
-    tf, number = device.tf, device.variable(f"n{place}", 1.0)
-    now = number.read_value()
-    with tf.control_dependencies([now]):
-        counting = number.assign_add(1.0)
-    with tf.control_dependencies([counting]):
-        return value * tf.identity(now)
 
 
 @pytest.mark.parametrize("change", [drawn, counted])
