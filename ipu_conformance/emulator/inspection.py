@@ -135,9 +135,9 @@ class TensorFlow:
         return None
 
     def ir(self, program: Any) -> Optional[Callable[[], Graph]]:
-        from ipu_conformance.emulator.tensorflow.reports.program import of_training
+        from ipu_conformance.emulator.tensorflow.reports import program as programs
 
-        return of_training(program)
+        return programs.of(program)
 
 
 INSPECTORS: Mapping[str, Any] = {"poptorch": PopTorch, "tensorflow": TensorFlow, "paddle": Paddle}

@@ -195,6 +195,12 @@ def _strided(call: Call) -> Array:
     return np.asarray(call[0][tuple(taken)])
 
 
+def _squeezed(call: Call) -> Array:
+    """Without the axes that are named, or without all of length one."""
+    axes = tuple(int(axis) for axis in np.ravel(call.attribute("squeeze_dims", "axis", default=())))
+    return np.squeeze(call[0], axis=axes or None)
+
+
 def _divided(call: Call) -> Array:
     """A quotient that is zero where the divisor is."""
     x, y = np.broadcast_arrays(call[0], call[1])
@@ -211,6 +217,7 @@ ASSIGNMENTS: Mapping[str, Function] = {
         "AssignVariableOp": _assigning(lambda before, value: np.broadcast_to(value, before.shape).copy()),
         "AssignAddVariableOp": _assigning(lambda before, value: before + value),
         "AssignSubVariableOp": _assigning(lambda before, value: before - value),
+        "ResourceApplyGradientDescent": lambda call: call[0] - call[1] * call[2],
     }.items()
 }
 """Ops that change the variable that is their first input."""
@@ -257,6 +264,7 @@ TENSORFLOW: Table = {
             "DivNoNan": _divided,
             "ExpandDims": lambda call: np.expand_dims(call[0], int(np.ravel(call[1])[0])),
             "Pack": lambda call: np.stack(call.given, axis=int(call.attribute("axis", default=0))),
+            "Squeeze": _squeezed,
             "Range": lambda call: np.arange(*(each.item() for each in call.given)),
         }.items()
     },

@@ -25,6 +25,7 @@ from ipu_conformance.workloads.keras.estimators import (
     quietly,
     require_estimators,
 )
+from ipu_conformance.workloads.keras.training import unwatched
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,19 @@ Say = Callable[[str], None]
 
 
 def train(
-    settings: Settings, data: DataSet, folder: Path, *, native: bool, bars: bool = False, say: Say = lambda line: None
+    settings: Settings,
+    data: DataSet,
+    folder: Path,
+    *,
+    native: bool,
+    bars: bool = False,
+    say: Say = lambda line: None,
+    watch: Callable[[Any], None] = unwatched,
 ) -> Tuple[float, ...]:
-    """Train the network of a folder, or a new one; the mean loss of each ``batches_per_step`` updates."""
+    """Train the network of a folder, or a new one; the mean loss of each ``batches_per_step`` updates.
+
+    ``watch`` is called with the trained estimator.
+    """
     require_estimators()
     losses: List[float] = []
     recent: List[float] = []
@@ -66,6 +77,7 @@ def train(
             steps=steps,
             hooks=[EveryLoss(take), *([] if native else [Seeded(settings.seed)])],
         )
+        watch(estimator)
     return tuple(losses)
 
 

@@ -74,8 +74,22 @@ def job_for(settings: Any, build: Callable[[int], Any], *, steps: int, accumulat
     )
 
 
-def fit(job: Job, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None) -> Result:
-    """Train a new model; with ``native`` no IPU API is touched."""
+def unwatched(program: Any) -> None:
+    """Looks at nothing."""
+
+
+def fit(
+    job: Job,
+    *,
+    native: bool,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    watch: Callable[[Any], None] = unwatched,
+) -> Result:
+    """Train a new model; with ``native`` no IPU API is touched.
+
+    ``watch`` is called with the model after it was trained, and again after it has classified.
+    """
     tf.random.set_seed(job.seed)
     with contextlib.nullcontext() if native else ipu_scope(job.replicas, job.seed):
         model = job.build()
@@ -93,9 +107,11 @@ def fit(job: Job, *, native: bool, progress: bool = False, say: Callable[[str], 
             callbacks=[Progress(job.epochs, job.steps * job.accumulation, bars=progress, say=say)],
             verbose=0,
         ).history
+        watch(model)
         # Another number of batches follows, and steps_per_execution has to divide it.
         compile_for(model, optimizer, job.test_batches // job.replicas)
         probabilities = model.predict(test_set(job.data.test, job.test_batch), steps=job.test_batches, verbose=0)
+        watch(model)
         weights = tuple(model.get_weights())
     if len(probabilities) != len(job.data.test):
         raise RuntimeError(f"{len(probabilities)} of {len(job.data.test)} test samples were classified")

@@ -28,7 +28,7 @@ from ipu_conformance.workloads.keras.estimators import (
     require_estimators,
 )
 from ipu_conformance.workloads.keras.pictures import build, layers, loss_of, through
-from ipu_conformance.workloads.keras.training import Job, Progress, Result, fit, job_for
+from ipu_conformance.workloads.keras.training import Job, Progress, Result, fit, job_for, unwatched
 from ipu_conformance.workloads.keras_cifar10 import STAGES, Settings
 
 WEIGHTS = tuple(
@@ -39,14 +39,22 @@ WEIGHTS = tuple(
 
 
 def train(
-    settings: Settings, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None
+    settings: Settings,
+    *,
+    native: bool,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    watch: Callable[[Any], None] = unwatched,
 ) -> Result:
-    """Train a new network; with ``native`` no IPU API is touched."""
+    """Train a new network; with ``native`` no IPU API is touched.
+
+    ``watch`` is called with the model or the estimator once it is trained, and with the one that has classified.
+    """
     if native:
         settings = on_host(settings)
     if settings.approach == "strategy":
-        return fit(job_of(settings), native=native, progress=progress, say=say)
-    return train_estimator(settings, progress=progress, say=say)
+        return fit(job_of(settings), native=native, progress=progress, say=say, watch=watch)
+    return train_estimator(settings, progress=progress, say=say, watch=watch)
 
 
 def on_host(settings: Settings) -> Settings:
@@ -60,7 +68,9 @@ def job_of(settings: Settings) -> Job:
     return job_for(settings, network, steps=settings.steps, accumulation=settings.gradient_accumulation_count)
 
 
-def train_estimator(settings: Settings, *, progress: bool, say: Callable[[str], None]) -> Result:
+def train_estimator(
+    settings: Settings, *, progress: bool, say: Callable[[str], None], watch: Callable[[Any], None] = unwatched
+) -> Result:
     """Train a new network with the estimator of an approach.
 
     A step of an estimator is a micro-batch of every replica. Checkpoints are needed between training and the test only.
@@ -78,12 +88,14 @@ def train_estimator(settings: Settings, *, progress: bool, say: Callable[[str], 
             steps=settings.epochs * settings.steps * count,
             hooks=[Seeded(settings.seed), EveryLoss(epochs)],
         )
+        watch(trainer)
         classifier = make(settings, folder, _config(settings, batches // settings.replicas))
         predictions = classifier.predict(
             lambda: test_set(data.test, settings.test_batch).map(lambda images, labels: images),
             num_predictions=settings.test_size,
         )
         probabilities = np.stack([each[PROBABILITIES] for each in predictions])
+        watch(classifier)
         weights = _weights(trainer)
     accuracy = float(np.mean(probabilities.argmax(axis=1) == data.test.labels))
     return Result(tuple(epochs.losses), (), probabilities, accuracy, weights)

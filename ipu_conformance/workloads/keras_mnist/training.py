@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
-from ipu_conformance.workloads.keras.training import Job, Result, fit, job_for
+from ipu_conformance.workloads.keras.training import Job, Result, fit, job_for, unwatched
 from ipu_conformance.workloads.keras_mnist import Settings
 
 SIDE = 28
@@ -33,7 +33,12 @@ def job_of(settings: Settings) -> Job:
 
 
 def train(
-    settings: Settings, *, native: bool, progress: bool = False, say: Callable[[str], None] = lambda line: None
+    settings: Settings,
+    *,
+    native: bool,
+    progress: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    watch: Callable[[Any], None] = unwatched,
 ) -> Result:
-    """Train a new network; with ``native`` no IPU API is touched."""
-    return fit(job_of(settings), native=native, progress=progress, say=say)
+    """Train a new network; with ``native`` no IPU API is touched. ``watch`` sees the model, trained and tested."""
+    return fit(job_of(settings), native=native, progress=progress, say=say, watch=watch)

@@ -61,6 +61,7 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
     outer = _device()
     built_program = GraphProgram(program, system.ipus(_ordinal(outer)) if system.configured() else 1)
     ran, *results = built_program(flat)
+    getattr(computation, "built_as", lambda _: None)(built_program)
     if folders.wanted():
         describe = getattr(computation, "describe", None)
         folders.write(describe() if describe else _described(computation, built_program, built_program.ipus))

@@ -39,7 +39,7 @@ class GraphProgram:
         scope = variable_scope.get_variable_scope()
         self.replicas = shards.replicas(self.ipus, self._placed(inputs, scope)) if self.ipus > 1 else 1
         if self.replicas > 1:
-            for variable in _of_graph():
+            for variable in _of_graph(ops.get_default_graph()):
                 self._made(variable)
 
         def program(*own: Any) -> List[Any]:
@@ -82,6 +82,11 @@ class GraphProgram:
                 others[number] = _hidden(variable, f"replica_{number}")
         if SHADOW not in variable.__dict__:
             variable.__dict__[SHADOW] = _hidden(variable, "after_last_run")
+
+    def variables(self) -> List[Any]:
+        """Every variable that the program may use, with its other replicas' values."""
+        known = {id(variable): variable for variable in (*_of_graph(self.graph.outer_graph), *self._variables.values())}
+        return list(known.values())
 
     def _replicated(self) -> List[Any]:
         for variable in self._variables.values():
@@ -138,10 +143,10 @@ def _hidden(variable: Any, name: str) -> Any:
         )
 
 
-def _of_graph() -> List[Any]:
-    """Every variable that the graph has so far."""
+def _of_graph(graph: Any) -> List[Any]:
+    """Every variable that a graph has so far."""
     keys = (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
-    found = {id(variable): variable for key in keys for variable in ops.get_default_graph().get_collection(key)}
+    found = {id(variable): variable for key in keys for variable in graph.get_collection(key)}
     return [variable for variable in found.values() if hasattr(variable, "_handle")]
 
 

@@ -24,6 +24,8 @@ class BaseEstimator(Estimator, abc.ABC):
     """An estimator whose steps are iterations of loops on the device; see the package for how a kind plugs in."""
 
     _params: Any
+    last_program: Any = None
+    """What the device was given last."""
 
     def __init__(
         self, model_fn: Any, model_dir: Any = None, config: Any = None, params: Any = None, warm_start_from: Any = None
@@ -137,7 +139,10 @@ class BaseEstimator(Estimator, abc.ABC):
         model_fn = functools.partial(self._call_user, mode=mode, config=config)
         if not isinstance(features, IPUInfeedQueue):
             return _for_host(model_fn(features, labels))
-        return self._program(Call(mode, self._run, features, model_fn)).build()
+        program = self._program(Call(mode, self._run, features, model_fn))
+        spec = program.build()
+        self.last_program = program.built
+        return spec
 
     def _call_user(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         """What the user's function returns for those of the arguments that it takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Optional
 
@@ -41,6 +42,8 @@ class Program(abc.ABC):
     def __init__(self, call: Call) -> None:
         self.call = call
         self.run = call.run
+        self.built: Any = None
+        """The program on the device, once it is compiled."""
 
     @abc.abstractmethod
     def train(self) -> Any:
@@ -78,6 +81,7 @@ class Program(abc.ABC):
         program.describe = lambda: folders.Program(  # type: ignore[attr-defined]
             name, self.planned(), lambda: self.forward(name), report.optimizer()
         )
+        program.built_as = functools.partial(setattr, self, "built")  # type: ignore[attr-defined]
         before = len(tf.compat.v1.get_default_graph().get_operations())
         with scopes.ipu_scope(self.run.device):
             result = compiler.compile(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Dict, List, NamedTuple
 
 from ipu_conformance.emulator.core import streams
@@ -57,6 +58,18 @@ def step_function_of(model: Any, phase: str) -> Callable[[Any], Any]:
     return _looping(model, phase, 1, False, step)
 
 
+def noted(model: Any, stock: Any) -> Callable[[Any], Any]:
+    """Keras' own function, whose graph the model remembers as its last run."""
+
+    @functools.wraps(stock)
+    def function(iterator: Any) -> Any:
+        outputs = stock(iterator)
+        model._ipu.last_function = getattr(stock, "_concrete_variable_creation_fn", None)
+        return outputs
+
+    return function
+
+
 def _looping(model: Any, phase: str, per_run: int, every: bool, one_run: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function of an iterator that repeats runs of so many steps; it returns what every run does, or the last.
 
@@ -97,7 +110,7 @@ def _looping(model: Any, phase: str, per_run: int, every: bool, one_run: Callabl
             observed[key] = model._ipu.last_run
             if phase == "train":
                 model.train_tf_function = _Drawn(runs[key])
-        model._ipu.last_run = observed[key]
+        model._ipu.last_run, model._ipu.last_function = observed[key], runs[key]
         return executed(iterator)
 
     return function

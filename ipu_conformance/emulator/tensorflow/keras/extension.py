@@ -46,6 +46,8 @@ class State:
         self.steps_of_epoch = 0
         self.observed = False
         self.last_run: Optional[execution.LastRun] = None
+        self.last_function: Any = None
+        """The function of the last run: what the device has executed, of whichever phase."""
 
 
 class ModelExtension:
@@ -325,6 +327,8 @@ class ModelExtension:
         self._ipu.keys[phase] = key
         if key is None and phase == "predict":
             function = make(force)
+            if not hasattr(function, first_execution.WATCHED):
+                function = execution.noted(self, function)
         elif force or getattr(self, attribute) is None:
             function = (execution.step_function_of if key is None else execution.function_of)(self, phase)
         else:

@@ -1,8 +1,8 @@
-"""The program of a Keras model as the device runs it: one run of its plan, slot by slot and on every replica.
+"""The program that the device has run last: of a Keras model one run of its plan, of an estimator its loop.
 
 It is the function that was built for the run, not a description of it. What the data set gives are its inputs, in the
-order of its elements; what it returns are the model's logs by name. The value that a variable has on replica 1 is
-called ``name@1``.
+order of its elements; what it returns are a model's logs by name or its predictions, an estimator's loss, and what is
+left in an outfeed. The value that a variable has on replica 1 is called ``name@1``.
 """
 
 from __future__ import annotations
@@ -18,27 +18,43 @@ from ipu_conformance.ir.readers.tensorflow.graph import Variable, graph_of
 from ipu_conformance.ir.readers.tensorflow.messages import dtype_of, parse
 
 
-def of_training(model: Any) -> Optional[Callable[[], Graph]]:
-    """What gives the program of a model's training, once it is asked; None for a model that was not trained yet.
+def of(ran: Any) -> Optional[Callable[[], Graph]]:
+    """What gives the last program of a model or an estimator, once it is asked; None before there is one.
 
     Only the bytes of the program are kept: a graph in memory takes many times as much.
     """
-    drawn = getattr(model, "train_tf_function", None)
-    built = getattr(drawn, "_concrete_variable_creation_fn", None)
-    if built is None:
+    if hasattr(ran, "last_program"):
+        built = ran.last_program
+        # What such a program returns first is the mark that it has run.
+        return None if built is None else _reading(built.graph, built.variables(), built.graph.outputs[1:])
+    function = ran._ipu.last_function
+    if function is None:
         return None
-    graph = built.graph
-    held = _variables([*execution.all_variables(model), *graph.variables])
-    variables = {inner.op.name: held[id(outer)] for outer, inner in graph.captures if id(outer) in held}
+    graph = function.graph
+    return _reading(graph, [*execution.all_variables(ran), *graph.variables], graph.outputs)
+
+
+def _reading(graph: Any, variables_of: Iterable[Any], outputs: Iterable[Any]) -> Callable[[], Graph]:
+    held = _variables(variables_of)
+    known = {inner.op.name: held.get(id(outer)) or _resource(outer) for outer, inner in graph.captures}
     return functools.lru_cache(maxsize=1)(
         functools.partial(
             _read,
             graph.as_graph_def().SerializeToString(),
-            tuple(tensor.name for tensor in graph.outputs),
+            tuple(tensor.name for tensor in outputs),
             tuple(op.name for op in graph.control_outputs),
-            variables,
+            {name: variable for name, variable in known.items() if variable is not None},
         )
     )
+
+
+def _resource(handle: Any) -> Optional[Variable]:
+    """A variable that belongs to a program, as an accumulator does; None for a handle of something else."""
+    if getattr(handle, "op", None) is None or handle.op.type != "VarHandleOp":
+        return None
+    shape = tuple(dimension.size for dimension in handle.op.get_attr("shape").dim)
+    name = handle.op.get_attr("shared_name").decode()
+    return Variable(name, dtype_of(handle.op.get_attr("dtype").as_datatype_enum), shape)
 
 
 def _read(definition: bytes, outputs: Any, effects: Any, variables: Dict[str, Variable]) -> Graph:

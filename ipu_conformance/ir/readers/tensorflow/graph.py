@@ -1,26 +1,28 @@
 """Reading TensorFlow's graphs: GraphDefs as bytes or text, SavedModels, and graphs or functions in memory.
 
-TensorFlow itself is not needed for files. Functions that are called become a part of their caller, variables weights,
-and what is known from constants attributes. An op without a translation becomes one of the domain "tensorflow" under
-its own name, and so does one whose translation does not hold for how it is used. A variable's new value is an output
-of the op that assigns it; a read that is ordered after the assignment reads that.
+TensorFlow itself is not needed for files. Functions that are called become a part of their caller, and so do the turns
+of a loop whose number is known; variables become weights, and what is known from constants attributes. An op without a
+translation becomes one of the domain "tensorflow" under its own name, and so does one whose translation does not hold
+for how it is used. A variable's new value is an output of the op that assigns it; a read that is ordered after the
+assignment reads that. What is put into a queue for the host is an output.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ipu_conformance.ir.graph import Graph, Op, in_order
-from ipu_conformance.ir.readers.op_writer import MAX_CALLED, expanded, most_called
+from ipu_conformance.ir.graph import Graph, in_order
+from ipu_conformance.ir.readers.op_writer import MAX_CALLED
 from ipu_conformance.ir.readers.tensorflow import layers, ops
+from ipu_conformance.ir.readers.tensorflow.frames import CALLS, Frame, Room, called, needed, ordered
+from ipu_conformance.ir.readers.tensorflow.loops import LOOPS, body_of, computed, number_of, turns
 from ipu_conformance.ir.readers.tensorflow.messages import (
     Document,
     DType,
     FilledConstant,
     Function,
-    FunctionName,
     Node,
     ShapeAttribute,
     dtype_of,
@@ -29,20 +31,22 @@ from ipu_conformance.ir.readers.tensorflow.messages import (
 )
 from ipu_conformance.ir.readers.tensorflow.ops import ROWS, Call, Writer, plain
 from ipu_conformance.ir.readers.tensorflow.placement import Placement, placement
-from ipu_conformance.ir.readers.tensorflow.references import references
-from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Literal, Shape, Tensor, shown
+from ipu_conformance.ir.tensor import BITS, UNDEFINED, IRError, Literal, Shape, Tensor
 
 TABLES = (ops, layers)
 """The modules whose rows are known once they are imported."""
 
 DOMAIN = "tensorflow"
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _INPUTS = ("Placeholder", "PlaceholderV2", "_Arg")
 _ELEMENT = "IteratorGetNext"
 """What takes the next element of a data set."""
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
-_SILENT = frozenset(("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache"))
+_SILENT = frozenset(
+    ("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache", "DestroyResourceOp")
+)
 """Ops that make nothing, and assign nothing."""
+_QUEUES = ("QueueEnqueueV2", "QueueEnqueueManyV2")
+"""What leaves values for the host."""
 
 _UPDATES = re.compile(r"Assign(Add|Sub)?VariableOp|ResourceApply\w+|ResourceScatter\w+|Assign(Add|Sub)?|Apply[A-Z]\w+")
 
@@ -95,10 +99,9 @@ def graph_of(
 ) -> Graph:
     """The graph of a document; ``variables`` are those that placeholders stand for, ``effects`` nodes to keep."""
     outputs = [_bare(output) for output in read.outputs]
-    nodes = _needed(read.nodes, [*outputs, *effects], False) if outputs or effects else list(read.nodes)
-    _require_bounded(nodes, read.functions)
-    reader = _Reader(read.functions, dict(variables or {}))
-    top = _Frame("", nodes, {}, Placement(), False, results=outputs)
+    nodes = needed(read.nodes, [*outputs, *effects], False) if outputs or effects else list(read.nodes)
+    reader = _Reader(read.functions, dict(variables or {}), Room(nodes, read.functions))
+    top = Frame("", nodes, {}, Placement(), False, results=outputs)
     reader.run(top)
     return reader.finish(name, top, outputs)
 
@@ -107,93 +110,29 @@ def _bare(name: str) -> str:
     return name[:-2] if name.endswith(":0") else name
 
 
-def _needed(nodes: Sequence[Node], roots: Iterable[str], inside: bool) -> List[Node]:
-    """The nodes that others need, for values or for order."""
-    by_name = {node.name: node for node in nodes}
-    waiting = [_source(root) for root in roots]
-    for root in waiting:
-        if root not in by_name and not inside:
-            raise IRError(f"the graph has no node {root!r}, which should make an output")
-    seen: Set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in by_name and name not in seen:
-            seen.add(name)
-            waiting.extend(_source(reference) for reference in by_name[name].inputs)
-    return [node for node in nodes if node.name in seen]
-
-
-def _source(reference: str) -> str:
-    return reference.lstrip("^").split(":")[0]
-
-
-def _ordered(nodes: Sequence[Node]) -> List[Node]:
-    """The nodes in an order in which they can be executed; a cycle is an error."""
-    marks = [Op("Node", node.name, tuple(dict.fromkeys(map(_source, node.inputs))), (node.name,)) for node in nodes]
-    by_name = {node.name: node for node in nodes}
-    return [by_name[mark.name] for mark in in_order(marks)]
-
-
-def _require_bounded(nodes: Sequence[Node], functions: Mapping[str, Function]) -> None:
-    """Refuse a graph that is too large once functions are parts of their callers; nothing is expanded for that."""
-    called = {name: [_called(node) for node in function.nodes] for name, function in functions.items()}
-    total = expanded([_called(node) for node in nodes], called)
-    most = most_called(len(nodes) + sum(len(function.nodes) for function in functions.values()))
-    if total > most:
-        raise IRError(f"the graph calls functions of {shown(total)} nodes in all; at most {most} are read")
-
-
-def _called(node: Node) -> str:
-    """The function that a node calls; the empty name if it calls none."""
-    function = node.attributes.get("f") if node.op in CALLS else None
-    return str(function) if isinstance(function, FunctionName) else ""
-
-
-class _Frame:
-    """The nodes of the graph, or of one call of a function, with what their references stand for."""
-
-    def __init__(
-        self,
-        prefix: str,
-        nodes: Sequence[Node],
-        arguments: Mapping[str, Any],
-        placed: Placement,
-        inside: bool,
-        after: Tuple[str, ...] = (),
-        results: Sequence[str] = (),
-    ) -> None:
-        self.prefix, self.nodes, self.placed, self.after = prefix, nodes, placed, after
-        self.names = references(nodes, inside, results)
-        self.values: Dict[str, Any] = dict(arguments)
-        """Names of tensors, or Variables, by the references of this frame in their flat form."""
-
-    def value(self, reference: str) -> Any:
-        """What a reference stands for."""
-        flat = self.names.flat(reference)
-        if flat not in self.values:
-            raise IRError(f"the graph refers to {self.prefix + reference!r}, which no node makes")
-        return self.values[flat]
-
-
 class _Reader:
     """Collects the ops of all frames."""
 
-    def __init__(self, functions: Mapping[str, Function], variables: Dict[str, Variable]) -> None:
-        self.functions, self.captured = functions, variables
+    def __init__(self, functions: Mapping[str, Function], variables: Dict[str, Variable], room: Room) -> None:
+        self.functions, self.captured, self.room = functions, variables, room
         self.writer = Writer()
         self.inputs: List[str] = []
         self.weights: Dict[str, None] = {}
         self.assigned: Dict[str, Tuple[str, str]] = {}
         """By variable, the node that assigned it last and the tensor that it made."""
         self.updates: List[str] = []
+        self.left: List[str] = []
+        """What was put into queues for the host, in its order."""
+        self.numbers: Dict[str, int] = {}
+        """Whole numbers that are known of tensors that are no constants: loops count with them."""
         self.taken: Set[str] = set()
 
-    def run(self, frame: _Frame) -> None:
+    def run(self, frame: Frame) -> None:
         """Read the nodes of a frame."""
-        for node in _ordered(frame.nodes):
+        for node in ordered(frame.nodes):
             self._node(frame, node)
 
-    def _node(self, frame: _Frame, node: Node) -> None:
+    def _node(self, frame: Frame, node: Node) -> None:
         dtype = node.attributes.get("dtype")
         if node.op in _INPUTS and dtype == "RESOURCE":
             frame.values[node.name] = self.captured.get(node.name, Variable(frame.prefix + node.name))
@@ -206,12 +145,14 @@ class _Reader:
             self._constant(frame, node)
         elif node.op in _VARIABLES:
             self._variable(frame, node)
-        elif node.op in CALLS and _called(node) in self.functions:
+        elif node.op in CALLS and called(node) in self.functions:
             self._call(frame, node)
+        elif node.op in _QUEUES:
+            self.left += self._data(frame, node)[1:]
         elif node.op not in _SILENT:
             self._op(frame, node)
 
-    def _constant(self, frame: _Frame, node: Node) -> None:
+    def _constant(self, frame: Frame, node: Node) -> None:
         held = node.attributes.get("value")
         if not isinstance(held, (Literal, FilledConstant)):
             self._keep(frame, node, ())
@@ -221,7 +162,7 @@ class _Reader:
         self.writer.tensors[name] = Tensor(name, held.dtype, held.shape)
         frame.values[node.name] = name
 
-    def _variable(self, frame: _Frame, node: Node) -> None:
+    def _variable(self, frame: Frame, node: Node) -> None:
         shared = node.attributes.get("shared_name")
         named = shared.decode("utf-8", "replace") if isinstance(shared, bytes) and shared else frame.prefix + node.name
         shape = node.attributes.get("shape")
@@ -250,47 +191,91 @@ class _Reader:
             self.writer.tensors[variable.name] = tensor
         return variable.name
 
-    def _call(self, frame: _Frame, node: Node) -> None:
-        function = self.functions[_called(node)]
-        arguments = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+    def _call(self, frame: Frame, node: Node) -> None:
+        function = self.functions[called(node)]
+        arguments = self._data(frame, node)
         if len(arguments) != len(function.arguments):
             raise IRError(
                 f"{node.name!r} calls {function.name!r} with {len(arguments)} of {len(function.arguments)} arguments"
             )
-        inner = _Frame(
-            f"{frame.prefix}{node.name}/",
-            _needed(function.nodes, (*function.results, *function.effects), True),
+        results = self._inside(frame, node, function, arguments, node.name, self._order(frame, node))
+        frame.values.update({_flat(node.name, place): result for place, result in enumerate(results)})
+
+    def _inside(
+        self, frame: Frame, node: Node, function: Function, arguments: Sequence[Any], name: str, after: Tuple[str, ...]
+    ) -> List[Any]:
+        """What a function makes of its arguments, which becomes a part of its caller under a name."""
+        inner = Frame(
+            f"{frame.prefix}{name}/",
+            needed(function.nodes, (*function.results, *function.effects), True),
             dict(zip(function.arguments, arguments)),
             placement(node, frame.placed),
             True,
-            self._order(frame, node),
+            after,
             function.results,
         )
         self.run(inner)
-        for place, result in enumerate(function.results):
-            frame.values[_flat(node.name, place)] = inner.value(result)
+        return [inner.value(result) for result in function.results]
+
+    def _turns(self, frame: Frame, node: Node) -> Optional[int]:
+        """How often a loop goes round; None if that is not known, or is too often to be written out."""
+        body, values = body_of(node, self.functions), self._data(frame, node)
+        if body is None or len(body.arguments) != len(values):
+            return None
+        times = turns(node, [self._number(value) for value in values], self.functions)
+        return times if times is not None and self.room.takes(body, times) else None
+
+    def _loop(self, frame: Frame, node: Node, times: int) -> None:
+        """A loop is its turns, one after the other."""
+        body, values, after = body_of(node, self.functions), self._data(frame, node), self._order(frame, node)
+        assert body is not None
+        for turn in range(times):
+            name = f"{node.name}/{turn}"
+            values = self._inside(frame, node, body, values, name, after)
+            after = (*after, frame.prefix + name)
+        frame.values.update({_flat(node.name, place): value for place, value in enumerate(values)})
 
     @staticmethod
-    def _order(frame: _Frame, node: Node) -> Tuple[str, ...]:
+    def _data(frame: Frame, node: Node) -> List[Any]:
+        """What a node reads: names of tensors, or Variables."""
+        return [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+
+    def _number(self, value: Any) -> Optional[int]:
+        """The whole number that a tensor is known to be."""
+        if not isinstance(value, str):
+            return None
+        return self.numbers.get(value, number_of(self.writer.constants.get(value)))
+
+    @staticmethod
+    def _order(frame: Frame, node: Node) -> Tuple[str, ...]:
         """The full names of the nodes that come before, by an order alone."""
         order = (frame.prefix + reference[1:] for reference in node.inputs if reference.startswith("^"))
         return (*frame.after, *order)
 
-    def _op(self, frame: _Frame, node: Node) -> None:
-        values = [frame.value(reference) for reference in node.inputs if not reference.startswith("^")]
+    def _op(self, frame: Frame, node: Node) -> None:
+        values = self._data(frame, node)
         if node.op == "ReadVariableOp" and values and isinstance(values[0], Variable):
             frame.values[node.name] = self._read(frame, node, values[0])
         elif node.op == "IdentityN" or (node.op == "Identity" and values and isinstance(values[0], Variable)):
             frame.values.update({_flat(node.name, place): value for place, value in enumerate(values)})
         elif _UPDATES.fullmatch(node.op) and values:
             self._update(frame, node, values)
+        elif node.op in LOOPS:
+            times = self._turns(frame, node)
+            if times is None:
+                self._translate(frame, node, self._names(frame, node, values))
+            else:
+                self._loop(frame, node, times)
         else:
             self._translate(frame, node, self._names(frame, node, values))
+            known = computed(node.op, [self._number(value) for value in values])
+            if known is not None:
+                self.numbers[frame.values[node.name]] = known
 
-    def _names(self, frame: _Frame, node: Node, values: Sequence[Any]) -> List[str]:
+    def _names(self, frame: Frame, node: Node, values: Sequence[Any]) -> List[str]:
         return [self._read(frame, node, value) if isinstance(value, Variable) else value for value in values]
 
-    def _read(self, frame: _Frame, node: Node, variable: Variable) -> str:
+    def _read(self, frame: Frame, node: Node, variable: Variable) -> str:
         """The value that a variable has where a node reads it."""
         declared = (node.attributes.get("dtype"), self._shape(node, 0)) if node.op == "ReadVariableOp" else (None, None)
         first = self._weight(variable, *declared)
@@ -298,7 +283,7 @@ class _Reader:
         before = self._order(frame, node)
         return latest if by and any(by == name or by.startswith(f"{name}/") for name in before) else first
 
-    def _update(self, frame: _Frame, node: Node, values: Sequence[Any]) -> None:
+    def _update(self, frame: Frame, node: Node, values: Sequence[Any]) -> None:
         """An op that assigns: it makes the variable's next value."""
         names = self._names(frame, node, values)
         target = values[0].name if isinstance(values[0], Variable) else values[0]
@@ -310,7 +295,7 @@ class _Reader:
         self.updates.append(updated)
         frame.values[node.name] = updated
 
-    def _translate(self, frame: _Frame, node: Node, names: Sequence[str]) -> None:
+    def _translate(self, frame: Frame, node: Node, names: Sequence[str]) -> None:
         outputs = [self._declare(frame, node, place) for place in range(self._count(frame, node))]
         if not outputs:
             return
@@ -330,7 +315,7 @@ class _Reader:
                 raise IRError(f"{node.op} {call.name!r} is not as TensorFlow makes them ({reason})") from None
         self._keep(frame, node, names, outputs)
 
-    def _keep(self, frame: _Frame, node: Node, names: Sequence[str], outputs: Sequence[str] = ()) -> None:
+    def _keep(self, frame: Frame, node: Node, names: Sequence[str], outputs: Sequence[str] = ()) -> None:
         """An op under its own name."""
         results = outputs or [self._declare(frame, node, 0)]
         self._begin(frame, node, names, results)
@@ -340,20 +325,20 @@ class _Reader:
             attributes["outputs"] = labels
         self.writer.add(f"{DOMAIN}::{node.op}", names, results, attributes)
 
-    def _begin(self, frame: _Frame, node: Node, names: Sequence[str], outputs: Sequence[str]) -> Call:
+    def _begin(self, frame: Frame, node: Node, names: Sequence[str], outputs: Sequence[str]) -> Call:
         placed = placement(node, frame.placed)
         full = frame.prefix + node.name
         call = Call(node.op, full, tuple(names), tuple(outputs), node.attributes, placed.ipu, placed.stage)
         self.writer.begin(call)
         return call
 
-    def _count(self, frame: _Frame, node: Node) -> int:
+    def _count(self, frame: Frame, node: Node) -> int:
         read = frame.names.count(node)
         shapes = node.attributes.get("_output_shapes")
         known = len(shapes) if isinstance(shapes, tuple) else 0
         return max(read, known) if known <= MAX_CALLED else read
 
-    def _declare(self, frame: _Frame, node: Node, place: int) -> str:
+    def _declare(self, frame: Frame, node: Node, place: int) -> str:
         flat = _flat(node.name, place)
         name = self._unique(frame.prefix + flat)
         kinds = [node.attributes.get(key) for key in ("dtype", "T", "DstT", "output_type")]
@@ -362,7 +347,7 @@ class _Reader:
         frame.values[flat] = name
         return name
 
-    def _element(self, frame: _Frame, node: Node, place: int) -> str:
+    def _element(self, frame: Frame, node: Node, place: int) -> str:
         """An input that is a part of an element, whose type and shape are in lists."""
         name = self._declare(frame, node, place)
         dtypes, shapes = (node.attributes.get(key) for key in ("output_types", "output_shapes"))
@@ -386,12 +371,13 @@ class _Reader:
         self.taken.add(unique)
         return unique
 
-    def finish(self, name: str, top: _Frame, outputs: Sequence[str]) -> Graph:
+    def finish(self, name: str, top: Frame, outputs: Sequence[str]) -> Graph:
         """The graph of all that was read."""
         writer = self.writer
         ends = [self._end(top.value(output)) for output in outputs]
         consumed = {name for op in writer.ops for name in op.inputs}
-        if outputs:
+        ends += [self._end(value) for value in self.left]
+        if outputs or self.left:
             ends += [updated for updated in self.updates if updated not in consumed]
         else:
             ends = [op.outputs[0] for op in writer.ops if op.outputs and not consumed.intersection(op.outputs)]

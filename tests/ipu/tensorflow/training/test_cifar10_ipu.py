@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.ir import Graph
 from ipu_conformance.oracle.convergence.band import Verdict
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.keras_cifar10 import APPROACHES, Settings
@@ -17,6 +18,20 @@ from ipu_conformance.workloads.keras_cifar10.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
 
 from ...training import native_reference
+from .dumped import (
+    RATE,
+    Elements,
+    Held,
+    Told,
+    Watched,
+    epochs,
+    executed,
+    graph_of,
+    left_by,
+    shared,
+    watched,
+    weights_of,
+)
 
 SHORT = Settings(epochs=2, train_size=12, test_size=10, batch_size=4, learning_rate=0.015625, dropout=False)
 """Two epochs of three updates, without random numbers on the device."""
@@ -46,15 +61,36 @@ each_way = pytest.mark.parametrize("way", [pytest.param(word, marks=marks(each))
 
 def train(settings: Settings) -> Any:
     """A run of the workload on the device."""
-    from ipu_conformance.workloads.keras_cifar10.training import train as run
-
-    return run(settings, native=False)
+    return run(settings).result
 
 
-def reordered(weights: Sequence[np.ndarray], seed: int) -> List[np.ndarray]:
-    """The weights of a network that computes the same with its channels and hidden units in another order."""
+def run(settings: Settings) -> Watched:
+    """A run of the workload on the device, with its programs."""
+    from ipu_conformance.workloads.keras_cifar10.training import train as running
+
+    return watched(lambda watch: running(settings, native=False, watch=watch))
+
+
+Runs = Callable[[Settings], Watched]
+
+
+@pytest.fixture(scope="session")
+def runs() -> Runs:
+    """Runs on the device, one for all cases that only look at it."""
+    return functools.lru_cache(maxsize=None)(run)
+
+
+@pytest.fixture(scope="session")
+def trained(runs: Runs) -> Callable[[Settings], Any]:
+    """What these runs have given."""
+    return lambda settings: runs(settings).result
+
+
+def reordered(weights: Sequence[np.ndarray], seed: int, *, back: bool = False) -> List[np.ndarray]:
+    """The weights of a network that computes the same with its channels and hidden units in another order, or back."""
     random = np.random.default_rng(seed)
     orders = [random.permutation(kernel.shape[-1]) for kernel in weights[:-2:2]]
+    orders = [np.argsort(order) for order in orders] if back else orders
     changed: List[np.ndarray] = []
     inner = np.arange(weights[0].shape[2])
     for kernel, bias, order in zip(weights[::2], weights[1::2], [*orders, np.arange(weights[-1].shape[0])]):
@@ -67,24 +103,41 @@ def reordered(weights: Sequence[np.ndarray], seed: int) -> List[np.ndarray]:
     return changed
 
 
+class Data(NamedTuple):
+    """What a run begins with and takes: initial weights, batches in their order, and test images."""
+
+    initial: List[np.ndarray]
+    batches: List[Tuple[np.ndarray, np.ndarray]]
+    tests: np.ndarray
+
+
+@functools.lru_cache(maxsize=None)
+def taken() -> Data:
+    """The data of a run, from the workload without a device."""
+    from ipu_conformance.workloads.keras.data import test_set, training_set
+    from ipu_conformance.workloads.keras_cifar10.training import job_of
+
+    job = job_of(SHORT)
+    batches = training_set(job.data.train, SHORT.batch_size, SHORT.seed).take(SHORT.epochs * SHORT.steps)
+    ((tests, _),) = test_set(job.data.test, SHORT.test_size).as_numpy_iterator()
+    return Data(job.build().get_weights(), list(batches.as_numpy_iterator()), tests)
+
+
 @functools.lru_cache(maxsize=None)
 def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
-    """Losses and final probabilities in float64, each with the tolerance that float32 needs.
+    """Losses, final probabilities and final weights in float64, each with the tolerance that float32 needs.
 
     The deviations are those of float32 runs whose channels stand in other orders: the same mathematics with other
     roundings.
     """
     import tensorflow as tf
 
-    from ipu_conformance.workloads.keras.data import test_set, training_set
     from ipu_conformance.workloads.keras_cifar10.training import job_of
 
     job = job_of(SHORT)
-    taken = list(training_set(job.data.train, SHORT.batch_size, SHORT.seed).take(SHORT.epochs * SHORT.steps))
-    ((tests, _),) = test_set(job.data.test, SHORT.test_size)
-    initial = job.build().get_weights()
+    initial, batches, tests = taken()
 
-    def runs(dtype: str, starts: Sequence[Sequence[np.ndarray]]) -> List[Tuple[np.ndarray, np.ndarray]]:
+    def runs(dtype: str, orders: Sequence[Optional[int]]) -> List[Tuple[np.ndarray, ...]]:
         before = tf.keras.backend.floatx()
         tf.keras.backend.set_floatx(dtype)
         try:
@@ -102,17 +155,19 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
                 return loss
 
             results = []
-            for start in starts:
-                model.set_weights(start)
-                losses = [float(step(tf.cast(images, dtype), labels)) for images, labels in taken]
+            for order in orders:
+                model.set_weights(initial if order is None else reordered(initial, order))
+                losses = [float(step(tf.cast(images, dtype), labels)) for images, labels in batches]
                 means = np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1)
-                results.append((means, np.array(model(tf.cast(tests, dtype)), np.float64)))
+                end = model.get_weights() if order is None else reordered(model.get_weights(), order, back=True)
+                probabilities = np.array(model(tf.cast(tests, dtype)))
+                results.append((means, *(np.asarray(value, np.float64) for value in (probabilities, *end))))
             return results
         finally:
             tf.keras.backend.set_floatx(before)
 
-    (exact,) = runs("float64", [initial])
-    plain, *others = runs("float32", [initial, *(reordered(initial, order) for order in range(LEAST_RUNS))])
+    (exact,) = runs("float64", [None])
+    plain, *others = runs("float32", [None, *range(LEAST_RUNS)])
     tf.keras.backend.clear_session()
     return native_reference(exact, plain, others, "channels")
 
@@ -141,6 +196,61 @@ def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> Non
     )
     right = run.accuracy * SHORT.test_size
     check.equal(actual=right, expected=round(right), what="the number of images that are recognised")
+
+
+@each_way
+def test_the_device_learns_the_weights_of_its_native_twin(trained: Any, way: str) -> None:
+    """An update is that of one batch, however replicas, micro-batches and stages share it."""
+    for number, (value, (expected, tolerance)) in enumerate(zip(trained(WAYS[way]).weights, noise()[2:])):
+        check.close(actual=value, expected=expected, tolerance=tolerance, what=f"weight {number} of the network")
+
+
+@each_way
+def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> None:
+    """Losses of epochs, trained weights and probabilities are those of the programs that the device was given."""
+    settings, (result, programs) = WAYS[way], runs(WAYS[way])
+    training, testing = (graph_of(program) for program in programs)
+    initial, batches, tests = taken()
+    names = weights_of(testing)
+    held = {**dict(zip(names, initial)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
+    losses, end = TELLING.get(settings.approach, of_estimator)(
+        settings, training, held, shared(batches, settings.micro_batch)
+    )
+    parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
+    classified = executed(testing, {name: end[name] for name in names}, [(each,) for each in parts])
+
+    probabilities = classified.outputs[left_by(testing)[0]]
+    rows = [(result.losses, losses), (result.probabilities, probabilities)]
+    rows += [(value, end[name]) for value, name in zip(result.weights, names)]
+    for number, ((returned, expected), (_, tolerance)) in enumerate(zip(rows, noise())):
+        what = ["the loss of each epoch", "the probabilities", *names][number]
+        values = np.reshape(expected, np.shape(returned))
+        check.close(actual=np.asarray(returned), expected=values, tolerance=tolerance, what=what)
+
+
+def of_strategy(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
+    """The last logs of every epoch, and the variables at the end; a model's logs are in the order of their names."""
+    told = list(epochs(graph, held, elements, settings.epochs))
+    return np.array([each.outputs[graph.outputs[1]][-1, 0, 0] for each in told]), told[-1].variables[0]
+
+
+def of_estimator(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
+    """The mean of the losses that the loops of an epoch return."""
+    outcome = executed(graph, held, elements)
+    return outcome.outputs[left_by(graph)[0]].reshape(settings.epochs, -1).mean(axis=1), outcome.variables[0]
+
+
+def of_pipeline(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
+    """The mean of the losses that the runs of an epoch leave, each the sum over its micro-batches."""
+    outcome = executed(graph, held, elements)
+    sums = np.stack([outcome.outputs[name] for name in left_by(graph)], axis=1)
+    return sums.reshape(settings.epochs, -1).mean(axis=1) / settings.gradient_accumulation_count, outcome.variables[0]
+
+
+TELLING: Mapping[str, Callable[[Settings, Graph, Held, Elements], Told]] = {
+    "strategy": of_strategy,
+    "pipeline": of_pipeline,
+}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import replace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -15,6 +15,8 @@ from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance, fr
 from ipu_conformance.workloads.keras_mnist import Settings
 from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
+
+from .dumped import RATE, Watched, epochs, executed, graph_of, left_by, shared, watched, weights_of
 
 SHORT = Settings(
     epochs=2,
@@ -39,9 +41,29 @@ WEIGHTS = ("hidden kernel", "hidden bias", "output kernel", "output bias")
 
 def train(settings: Settings) -> Any:
     """A run of the workload on the device."""
-    from ipu_conformance.workloads.keras_mnist.training import train as run
+    return run(settings).result
 
-    return run(settings, native=False)
+
+def run(settings: Settings) -> Watched:
+    """A run of the workload on the device, with its programs."""
+    from ipu_conformance.workloads.keras_mnist.training import train as running
+
+    return watched(lambda watch: running(settings, native=False, watch=watch))
+
+
+Runs = Callable[[Settings], Watched]
+
+
+@pytest.fixture(scope="session")
+def runs() -> Runs:
+    """Runs on the device, one for all cases that only look at it."""
+    return functools.lru_cache(maxsize=None)(run)
+
+
+@pytest.fixture(scope="session")
+def trained(runs: Runs) -> Callable[[Settings], Any]:
+    """What these runs have given."""
+    return lambda settings: runs(settings).result
 
 
 @functools.lru_cache(maxsize=None)
@@ -147,6 +169,36 @@ def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> Non
         tolerance=tolerance,
         what="the probabilities of the test set",
     )
+
+
+@each_way
+def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> None:
+    """Losses and accuracies of epochs, trained weights and probabilities are those of the device's own programs."""
+    settings, (result, programs) = WAYS[way], runs(WAYS[way])
+    training, testing = (graph_of(program) for program in programs)
+    weights, batches, tests = inputs()
+    names = weights_of(testing)
+    size = settings.batch_size // settings.replicas
+    elements = shared([(images.reshape(-1, 28, 28, 1), labels) for images, labels in batches], size)
+    held = {**dict(zip(names, weights)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
+    told = list(epochs(training, held, elements, settings.epochs))
+
+    end = told[-1].variables[0]
+    parts = tests.reshape(-1, settings.test_batch, 28, 28, 1)
+    classified = executed(testing, {name: end[name] for name in names}, [(each,) for each in parts])
+    accuracies, losses = (np.array([each.outputs[name][-1, 0, 0] for each in told]) for name in training.outputs[:2])
+    probabilities = classified.outputs[left_by(testing)[0]]
+    check.identical(
+        actual=np.array(result.training_accuracies, np.float32),
+        expected=accuracies.astype(np.float32),
+        what="the share that is recognised in each epoch",
+    )
+    rows = {"losses": (result.losses, losses), "probabilities": (result.probabilities, probabilities)}
+    rows.update((key, (value, end[name])) for key, value, name in zip(WEIGHTS, result.weights, names))
+    for key, (returned, expected) in rows.items():
+        tolerance = noise()[key][1]
+        values = expected.reshape(np.shape(returned))
+        check.close(actual=np.asarray(returned), expected=values, tolerance=tolerance, what=f"the {key}")
 
 
 def test_the_length_of_an_execution_changes_no_bit(trained: Any) -> None:
