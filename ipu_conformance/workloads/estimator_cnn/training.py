@@ -81,13 +81,16 @@ def train(
     return tuple(losses)
 
 
-def evaluate(settings: Settings, data: DataSet, folder: Path, *, native: bool) -> Result:
-    """Classify the test set with the network that a folder holds."""
+def evaluate(
+    settings: Settings, data: DataSet, folder: Path, *, native: bool, watch: Callable[[Any], None] = unwatched
+) -> Result:
+    """Classify the test set with the network that a folder holds; ``watch`` is called with the estimator that did."""
     require_estimators()
     batches = settings.test_size // settings.test_batch
     with quietly():
         estimator = _estimator(settings, folder, batches, native=native)
         metrics = estimator.evaluate(lambda: test_set(data.test, settings.test_batch), steps=batches)
+        watch(estimator)
     return Result(float(metrics["loss"]), float(metrics[ACCURACY]), int(estimator.get_variable_value("global_step")))
 
 
