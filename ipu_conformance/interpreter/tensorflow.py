@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 import numpy as np
 
 from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table, oracle, vjp
+from ipu_conformance.interpreter.tensor_lists import TENSOR_LISTS
 
 DOMAIN = "tensorflow::"
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)
@@ -180,19 +181,31 @@ def _segments(call: Call) -> Array:
 
 
 def _strided(call: Call) -> Array:
-    """A slice by begins, ends and steps; bits of masks say which of them are left out, and which axes are dropped."""
+    """A slice by begins, ends and steps."""
+    return np.asarray(call[0][_slices(call, 1)])
+
+
+def _strided_gradient(call: Call) -> Array:
+    """Reads the shape of what was sliced, the begins, ends and steps, and dy."""
+    gradient = np.zeros([int(length) for length in call[0]])
+    gradient[_slices(call, 1)] = call[4]
+    return gradient
+
+
+def _slices(call: Call, first: int) -> Tuple[Any, ...]:
+    """The slices of three inputs; bits of masks say which ends are left out, and which axes are dropped."""
     masks = {word: int(call.attribute(f"{word}_mask", default=0)) for word in MASKS}
     if masks["ellipsis"] or masks["new_axis"]:
         raise ExecutionError(f"{call.place} has an ellipsis or a new axis, which are not known.")
     taken: List[Any] = []
-    for axis, (begin, end, step) in enumerate(zip(*(np.ravel(call[place]) for place in (1, 2, 3)))):
+    for axis, (begin, end, step) in enumerate(zip(*(np.ravel(call[first + place]) for place in range(3)))):
         bit = 1 << axis
         if masks["shrink_axis"] & bit:
             taken.append(int(begin))
         else:
-            first, last = (None if masks[word] & bit else int(each) for word, each in (("begin", begin), ("end", end)))
-            taken.append(slice(first, last, int(step)))
-    return np.asarray(call[0][tuple(taken)])
+            start, last = (None if masks[word] & bit else int(each) for word, each in (("begin", begin), ("end", end)))
+            taken.append(slice(start, last, int(step)))
+    return tuple(taken)
 
 
 def _squeezed(call: Call) -> Array:
@@ -265,6 +278,10 @@ TENSORFLOW: Table = {
             "ExpandDims": lambda call: np.expand_dims(call[0], int(np.ravel(call[1])[0])),
             "Pack": lambda call: np.stack(call.given, axis=int(call.attribute("axis", default=0))),
             "Squeeze": _squeezed,
+            "ZerosLike": lambda call: call[0] * 0,
+            "Split": lambda call: tuple(np.split(call[1], int(call.attribute("num_split")), axis=int(call[0]))),
+            "StridedSliceGrad": _strided_gradient,
+            **TENSOR_LISTS,
             "Range": lambda call: np.arange(*(each.item() for each in call.given)),
         }.items()
     },

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
-
 import pytest
 
 from ipu_conformance import check
@@ -17,16 +15,17 @@ from ..training.forms import graph_of
 from ..training.frame import outputs_as_specified
 from .rows import config_for, each_row, inferred, inferring, name_of, ran, tolerance
 
-LOOPS = {"lstm": "a dump without a loop"}
-"""What TensorFlow lacks to have dumps of models executed: the interpreter does not go through loops."""
-WRITTEN_OUT = {**LOOPS, "transformer": "norms, attention and gelu in one form"}
-"""What it lacks to have them compared: Keras writes these in ops that the normal form leaves apart."""
+WRITTEN_OUT = {"lstm": "an LSTM in one op", "transformer": "norms, attention and gelu in one form"}
+"""What TensorFlow lacks to have graphs of models compared: Keras writes these in ops that the normal form leaves apart."""
 
-
-def _without(lacking: Mapping[str, str]) -> Any:
-    """Every model, on TensorFlow without some."""
-    marks = {model: pytest.mark.unable("tensorflow", what) for model, what in lacking.items()}
-    return pytest.mark.parametrize("model", [pytest.param(model, marks=marks.get(model, ())) for model in MODELS])
+each_model = pytest.mark.parametrize("model", MODELS)
+each_comparable = pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(model, marks=pytest.mark.unable("tensorflow", WRITTEN_OUT[model]) if model in WRITTEN_OUT else ())
+        for model in MODELS
+    ],
+)
 
 
 def _told(framework: Driver, model: str, config: RunConfig, engine: str = "oracle") -> RunRecord:
@@ -35,7 +34,7 @@ def _told(framework: Driver, model: str, config: RunConfig, engine: str = "oracl
     return told(ran(framework, model, config), net, distinct_micro_batches(net, config), engine)
 
 
-@_without(LOOPS)
+@each_model
 @each_row
 def test_the_executed_dump_of_a_model_is_what_the_device_did(framework: Driver, model: str, row: str) -> None:
     """Losses, outputs and weights of three updates are the device's, however IPUs share them."""
@@ -50,7 +49,7 @@ def test_the_executed_dump_of_a_model_is_what_the_device_did(framework: Driver, 
     )
 
 
-@_without(LOOPS)
+@each_model
 def test_the_executed_dump_of_a_model_infers_as_the_device(framework: Driver, model: str) -> None:
     """The outputs of the dump of an inference are the device's."""
     config = inferring(framework)
@@ -61,7 +60,7 @@ def test_the_executed_dump_of_a_model_infers_as_the_device(framework: Driver, mo
     outputs_as_specified(outputs, dict(enumerate(record.outputs or ())), allowed)
 
 
-@_without(WRITTEN_OUT)
+@each_comparable
 def test_the_dump_of_a_model_is_its_graph(framework: Driver, model: str) -> None:
     """Up to names, placement and the ways of frameworks to write one thing, it has the model's ops and no others."""
     net, config = MODELS[model](), inferring(framework)

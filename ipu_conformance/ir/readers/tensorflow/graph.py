@@ -268,9 +268,19 @@ class _Reader:
                 self._loop(frame, node, times)
         else:
             self._translate(frame, node, self._names(frame, node, values))
-            known = computed(node.op, [self._number(value) for value in values])
+            known = self._computed(node, values)
             if known is not None:
                 self.numbers[frame.values[node.name]] = known
+
+    def _computed(self, node: Node, values: Sequence[Any]) -> Optional[int]:
+        """The whole number that a node is known to make: of numbers, or one of a constant list."""
+        if node.op == "StridedSlice" and node.attributes.get("shrink_axis_mask") == 1 and self._are_known(values):
+            numbers, (begin, *_) = (self.writer.values(value) for value in values[:2])
+            return numbers[begin] if -len(numbers) <= begin < len(numbers) else None
+        return computed(node.op, [self._number(value) for value in values])
+
+    def _are_known(self, values: Sequence[Any]) -> bool:
+        return all(isinstance(value, str) and self.writer.is_known(value) for value in values[:2])
 
     def _names(self, frame: Frame, node: Node, values: Sequence[Any]) -> List[str]:
         return [self._read(frame, node, value) if isinstance(value, Variable) else value for value in values]

@@ -15,6 +15,7 @@ OUTPUTS: Mapping[str, Tuple[str, ...]] = {
         ("y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2", "reserve_space_3"),
     ),
     **dict.fromkeys(("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits"), ("loss", "backprop")),
+    "TensorListPopBack": ("output_handle", "tensor"),
     "TopKV2": ("values", "indices"),
     "TopK": ("values", "indices"),
     "Unique": ("y", "idx"),
