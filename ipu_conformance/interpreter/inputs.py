@@ -12,9 +12,9 @@ from ipu_conformance.interpreter.updates import STATE
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.tensor import Shape, shape_text
 
-DROPOUT = "Dropout"
+DROPOUT, UNIFORM = "Dropout", "tensorflow::RandomUniform"
 KEPT = ":kept"
-"""What follows the name of a Dropout's result in that of its mask."""
+"""What follows the name of a Dropout's result, or of what is drawn for one, in that of its mask."""
 
 Counts = Tuple[int, int, int]
 """Updates, micro-batches of an update, and replicas."""
@@ -34,9 +34,11 @@ def feed(graph: Graph, given: Mapping[str, Array]) -> Feed:
 
     An array with the declared shape is held. One with three more axes in front is a stream of micro-batches: updates,
     turns of an update, replicas. One more axis in front stands for that many updates of one micro-batch. What a Dropout
-    keeps is given as ones and zeros under the name of its result and ``:kept``.
+    keeps is given as ones and zeros under the name of its result and ``:kept``; where TensorFlow draws numbers for one,
+    under the name of these.
     """
-    masks = {op.outputs[0] + KEPT: op.outputs[0] for op in graph.ops if op.type == DROPOUT and op.outputs}
+    dropping = [op for op in graph.ops if op.type in (DROPOUT, UNIFORM) and op.outputs]
+    masks = {op.outputs[0] + KEPT: op.outputs[0] for op in dropping}
     unmade = [*graph.inputs, *graph.initializers, *(name for name in masks if name in given)]
     unknown = sorted(set(given) - set(unmade))
     if unknown:

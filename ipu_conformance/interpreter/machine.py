@@ -16,7 +16,7 @@ from ipu_conformance.interpreter import soundness
 from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Table, placed
 from ipu_conformance.interpreter.forward import FORWARD, MASK
 from ipu_conformance.interpreter.gradients import GRADIENTS
-from ipu_conformance.interpreter.inputs import DROPOUT, KEPT, Feed, feed
+from ipu_conformance.interpreter.inputs import DROPOUT, KEPT, UNIFORM, Feed, feed
 from ipu_conformance.interpreter.recurrent import RECURRENT
 from ipu_conformance.interpreter.tensorflow import ASSIGNMENTS, TENSORFLOW
 from ipu_conformance.interpreter.updates import ACCUMULATORS, COUNTING, REDUCTIONS, UPDATES, at_rate
@@ -205,7 +205,7 @@ def _masks(graph: Graph) -> Dict[int, str]:
     masks: Dict[int, str] = {}
     results = [op.outputs[0] for op in graph.ops if op.type == DROPOUT and op.outputs]
     for op in graph.ops:
-        if op.type == DROPOUT and op.outputs:
+        if op.type in (DROPOUT, UNIFORM) and op.outputs:
             masks[id(op)] = op.outputs[0] + KEPT
         elif op.type == f"{DROPOUT}Grad" and op.inputs:
             gradient = re.sub(r"_c\d+$", "", op.inputs[0])  # a copy from another IPU is numbered

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 import numpy as np
 
 from ipu_conformance.interpreter.calls import Array, Call, ExecutionError, Function, Table, oracle, vjp
+from ipu_conformance.interpreter.forward import MASK
+from ipu_conformance.interpreter.inputs import KEPT
 from ipu_conformance.interpreter.tensor_lists import TENSOR_LISTS
 
 DOMAIN = "tensorflow::"
@@ -208,6 +210,17 @@ def _slices(call: Call, first: int) -> Tuple[Any, ...]:
     return tuple(taken)
 
 
+def _drawn(call: Call) -> Array:
+    """What a dropout draws: it keeps what is not below its rate, so that what is kept is one and the rest zero."""
+    mask = call.get(MASK)
+    if mask is None:
+        raise ExecutionError(
+            f"{call.place} draws numbers and the dump does not hold them: give what a dropout keeps, as ones and zeros "
+            f"under {call.op.outputs[0] + KEPT!r}."
+        )
+    return mask
+
+
 def _squeezed(call: Call) -> Array:
     """Without the axes that are named, or without all of length one."""
     axes = tuple(int(axis) for axis in np.ravel(call.attribute("squeeze_dims", "axis", default=())))
@@ -278,6 +291,7 @@ TENSORFLOW: Table = {
             "ExpandDims": lambda call: np.expand_dims(call[0], int(np.ravel(call[1])[0])),
             "Pack": lambda call: np.stack(call.given, axis=int(call.attribute("axis", default=0))),
             "Squeeze": _squeezed,
+            "RandomUniform": _drawn,
             "ZerosLike": lambda call: call[0] * 0,
             "Split": lambda call: tuple(np.split(call[1], int(call.attribute("num_split")), axis=int(call[0]))),
             "StridedSliceGrad": _strided_gradient,

@@ -16,7 +16,7 @@ from ..training.frame import outputs_as_specified
 from .rows import config_for, each_row, inferred, inferring, name_of, ran, tolerance
 
 WRITTEN_OUT = {"lstm": "an LSTM in one op", "transformer": "norms, attention and gelu in one form"}
-"""What TensorFlow lacks to have graphs of models compared: Keras writes these in ops that the normal form leaves apart."""
+"""What TensorFlow lacks to have graphs compared: Keras writes these in ops that the normal form leaves apart."""
 
 each_model = pytest.mark.parametrize("model", MODELS)
 each_comparable = pytest.mark.parametrize(

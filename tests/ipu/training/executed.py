@@ -68,7 +68,7 @@ def executed(
     config = record.config
     driver = frameworks.load(record.framework)
     if record.framework == "tensorflow" and record.ir is not None:
-        return whole_runs.executed(record, graph, net, data, driver)
+        return whole_runs.executed(record, graph, net, data, driver, kept)
     axes: Axes = getattr(driver, "AXES", {})
     loss, logits = _ends(graph, config)
     outcome = interpreter.execute(

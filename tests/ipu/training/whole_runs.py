@@ -6,7 +6,7 @@ names. A variable has a value for each replica: that of replica 1 is called ``na
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -17,17 +17,20 @@ from ipu_conformance.nets import Data, Net
 from ipu_conformance.oracle.training.schedules import rate
 from ipu_conformance.run import Array, RunConfig, RunRecord, Weights
 
-RATE = "learning_rate"
+RATE, DRAWING = "learning_rate", "tensorflow::RandomUniform"
 SQUARES = "accumulator/"
 """Adagrad's sum of squares, the only state that does not begin with zeros."""
 
 
-def executed(record: RunRecord, graph: Graph, net: Net, data: Data, driver: Any) -> RunRecord:
-    """The record of a training as the function of its runs tells it."""
+def executed(
+    record: RunRecord, graph: Graph, net: Net, data: Data, driver: Any, kept: Optional[Array] = None
+) -> RunRecord:
+    """The record of a training as the function of its runs tells it; every dropout keeps what ``kept`` says."""
     config, axes = record.config, driver.AXES
     given = {
         **_held(graph, net, config, axes),
         **_elements(graph, driver.images(net, data.inputs), data.labels, config),
+        **({} if kept is None else _masks(graph, kept)),
     }
     outcome = interpreter.execute(graph, given)
     logits, _, losses = (outcome.outputs[name][:, 0, 0] for name in graph.outputs[:3])
@@ -55,6 +58,28 @@ def _elements(graph: Graph, samples: Array, labels: Array, config: RunConfig) ->
         shaped = whole.reshape((config.steps * config.device_iterations, count, *shape))
         streams[name] = shaped[:, number // 2]
     return streams
+
+
+def _masks(graph: Graph, kept: Array) -> Dict[str, Array]:
+    """What is drawn for every dropout: that of the element that it meets first, as ones and zeros."""
+    element: Dict[str, int] = {name: number // 2 for number, name in enumerate(graph.inputs)}
+    waiting: Dict[str, List[str]] = {}
+    """By tensor, the draws that it follows from, until they meet an element."""
+    met: Dict[str, int] = {}
+    for op in graph.ops:
+        draws = [draw for name in op.inputs for draw in waiting.get(name, ())]
+        draws += op.outputs if op.type == DRAWING else ()
+        numbers = [element[name] for name in op.inputs if name in element]
+        for name in op.outputs:
+            if numbers:
+                element[name] = numbers[0]
+            elif draws:
+                waiting[name] = draws
+        if numbers:
+            met.update((draw, numbers[0]) for draw in draws if draw not in met)
+    steps, iterations, accumulation, replicas, *shape = kept.shape
+    streams = kept.reshape(steps * iterations, accumulation * replicas, *shape)
+    return {f"{name}:kept": streams[:, number] for name, number in met.items()}
 
 
 def _held(graph: Graph, net: Net, config: RunConfig, axes: Mapping[str, Tuple[int, ...]]) -> Dict[str, Array]:

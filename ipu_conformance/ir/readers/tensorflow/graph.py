@@ -45,6 +45,8 @@ _SILENT = frozenset(
     ("NoOp", "Assert", "PrintV2", "SaveV2", "MergeV2Checkpoints", "DeleteMemoryCache", "DestroyResourceOp")
 )
 """Ops that make nothing, and assign nothing."""
+_DRAWING = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")
+"""What draws an array of a shape that it is given."""
 _QUEUES = ("QueueEnqueueV2", "QueueEnqueueManyV2")
 """What leaves values for the host."""
 
@@ -329,6 +331,10 @@ class _Reader:
         """An op under its own name."""
         results = outputs or [self._declare(frame, node, 0)]
         self._begin(frame, node, names, results)
+        if node.op in _DRAWING and self._are_known(names[:1]):
+            self.writer.tensors[results[0]] = replace(
+                self.writer.tensors[results[0]], shape=self.writer.values(names[0])
+            )
         attributes = plain(_shown(node.attributes))
         labels = frame.names.labels(node)
         if labels:
