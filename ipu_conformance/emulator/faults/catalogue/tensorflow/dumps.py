@@ -1,4 +1,4 @@
-"""Ways for the dump of a Keras model's run to tell another computation than the device's.
+"""Ways for the dump of a Keras model's run, or of an estimator's, to tell another computation than the device's.
 
 The dump is one function: it adds up gradients over micro-batches first, then over replicas, and has neither copies nor
 stages that could be wrong.
@@ -61,6 +61,15 @@ def _from_the_start(graph: Graph) -> Graph:
     return graph
 
 
+def _masking(op: Op) -> bool:
+    return op.type == "Where" and op.name.startswith("gradient_tape/")
+
+
+def _unmasked(op: Op) -> Op:
+    """The gradient passes where a mask is true, and elsewhere too."""
+    return replace(op, inputs=(op.inputs[0], op.inputs[1], op.inputs[1]))
+
+
 def _against_the_mean(op: Op) -> bool:
     return op.type == "Sub" and op.inputs[1].startswith(VELOCITY)
 
@@ -89,6 +98,12 @@ ROWS: Tuple[Row, ...] = (
     ("mean-not-taken", "the last gradient is the sum, not the mean", lost(of_type("Div"))),
     ("momentum-halved", "the last velocity keeps half of what it should",
      changed(lambda op: op.type == "Constant" and "/SGD/Cast" in op.name and OF_REPLICA not in op.name, _halved)),
+    ("cast-lost", "the last cast of the learning rate is missing",
+     lost(lambda op: op.type == "Cast" and op.inputs[0].startswith("learning_rate"))),
+    ("mask-lost", "the last gradient passes what was dropped", changed(_masking, _unmasked)),
+    ("gate-linear", "the last gate of a recurrent layer is not bent", lost(of_type("Sigmoid"))),
+    ("update-lost", "the last update of an estimator's loop is missing",
+     lost(of_type("tensorflow::ResourceApplyGradientDescent"))),
     ("wrong-gradient", "a gradient reads dy for the result", changed(of_type("tensorflow::TanhGrad"), _of_dy)),
 )  # fmt: skip
 
