@@ -61,13 +61,8 @@ def _from_the_start(graph: Graph) -> Graph:
     return graph
 
 
-def _masking(op: Op) -> bool:
-    return op.type == "Where" and op.name.startswith("gradient_tape/")
-
-
-def _unmasked(op: Op) -> Op:
-    """The gradient passes where a mask is true, and elsewhere too."""
-    return replace(op, inputs=(op.inputs[0], op.inputs[1], op.inputs[1]))
+def _scaling_a_gradient(op: Op) -> bool:
+    return op.type == "Mul" and op.name.startswith("gradient_tape/") and "/dropout" in op.name
 
 
 def _against_the_mean(op: Op) -> bool:
@@ -100,7 +95,7 @@ ROWS: Tuple[Row, ...] = (
      changed(lambda op: op.type == "Constant" and "/SGD/Cast" in op.name and OF_REPLICA not in op.name, _halved)),
     ("cast-lost", "the last cast of the learning rate is missing",
      lost(lambda op: op.type == "Cast" and op.inputs[0].startswith("learning_rate"))),
-    ("mask-lost", "the last gradient passes what was dropped", changed(_masking, _unmasked)),
+    ("dropout-not-scaled", "the last gradient of a dropout is not scaled", lost(_scaling_a_gradient)),
     ("gate-linear", "the last gate of a recurrent layer is not bent", lost(of_type("Sigmoid"))),
     ("update-lost", "the last update of an estimator's loop is missing",
      lost(of_type("tensorflow::ResourceApplyGradientDescent"))),
