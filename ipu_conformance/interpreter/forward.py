@@ -181,7 +181,9 @@ def _batch_norm(call: Call) -> Any:
     momentum = 1.0 - float(call.attribute("momentum", default=0.9))
     axes = (0, *range(2, call.x.ndim))
     batch_mean, batch_variance = call.x.mean(axis=axes), call.x.var(axis=axes)
-    moved = oracle("batch_norm_statistics", x, mean, variance, momentum=momentum, unbiased=True)
+    # ONNX, and PopART unless it is told otherwise, take the variance of the batch itself.
+    unbiased = bool(int(call.attribute("unbiased_variance", default=0)))
+    moved = oracle("batch_norm_statistics", x, mean, variance, momentum=momentum, unbiased=unbiased)
     outputs = (
         oracle("batch_norm", x, scale, bias, epsilon=epsilon),
         *moved,

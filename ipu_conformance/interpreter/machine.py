@@ -36,6 +36,8 @@ TABLE: Table = {
 """Every op that the oracle's engine knows."""
 CHANGING = {**UPDATING, **ASSIGNMENTS}
 """The ops among them that change a variable, their first input."""
+NORM, STATISTICS = "BatchNormalization", slice(3, 5)
+"""The op whose second and third results are its running mean and variance after it, and where it reads them."""
 COUNTER = 8
 """The accumulation whose factor counts what was accumulated before."""
 
@@ -168,6 +170,8 @@ class _Machine:
             held[self.roots[op.outputs[0]]] = result[0]
         if op.type == COUNTING:
             held[op.inputs[3]] = held[op.inputs[3]] + 1
+        for name, value in zip(op.inputs[STATISTICS], result[1:3] if op.type == NORM else ()):
+            held.update({name: value} if name in held else {})
 
     def _call(self, op: Op, first: Values, second: Values, held: Values) -> Call:
         inputs = [None if not name else self._value(name, first, second, held, op) for name in op.inputs]

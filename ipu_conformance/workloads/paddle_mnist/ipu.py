@@ -50,8 +50,8 @@ class IpuTrainer:
         scope = static.Scope()
         put(weights, scope)
         program = static.normalize_program(evaluation.main, [evaluation.image], [evaluation.prediction])
-        classifier = Classifier(program, IMAGE, evaluation.prediction.name, scope, batch)
-        return np.concatenate([classifier(part.images)[:count] for part, count in filled(samples, batch)])
+        self.classifier = Classifier(program, IMAGE, evaluation.prediction.name, scope, batch)
+        return np.concatenate([self.classifier(part.images)[:count] for part, count in filled(samples, batch)])
 
 
 def training_strategy(settings: Settings) -> Any:
@@ -80,9 +80,9 @@ class Classifier:
     def __init__(self, program: Any, image: str, prediction: str, scope: Any, batch: int) -> None:
         strategy = static.IpuStrategy()
         strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=batch)
-        compiled = static.IpuCompiledProgram(program, scope=scope, ipu_strategy=strategy)
+        self.compiled = static.IpuCompiledProgram(program, scope=scope, ipu_strategy=strategy)
         self._image, self._prediction, self._scope = image, prediction, scope
-        self._program = compiled.compile([image], [prediction])
+        self._program = self.compiled.compile([image], [prediction])
         self._executor = static.Executor(paddle.IPUPlace())
 
     def __call__(self, images: np.ndarray) -> np.ndarray:

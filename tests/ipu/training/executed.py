@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def executed(
     if record.framework == "tensorflow" and record.ir is not None:
         return whole_runs.executed(record, graph, net, data, driver, kept)
     axes: Axes = getattr(driver, "AXES", {})
-    loss, logits = _ends(graph, config)
+    loss, logits = _ends(graph)
     outcome = interpreter.execute(
         graph,
         {
@@ -94,10 +94,19 @@ def executed(
     )
 
 
-def losses_told(
+class Told(NamedTuple):
+    """What a workload's dump tells: losses and outputs with axes for updates, turns of an update and replicas."""
+
+    losses: Array
+    outputs: Array
+    variables: Mapping[str, Array]
+    """What the first replica holds at the end."""
+
+
+def told_by(
     graph: Optional[Graph], held: Mapping[str, Array], fed: Sequence[Array], counts: Tuple[int, int, int], **how: Any
-) -> Array:
-    """The losses that a workload's dump tells: updates, turns of an update, replicas.
+) -> Told:
+    """What the dump of a workload's training or inference tells; an inference has no losses.
 
     ``held`` are the values at the start, ``fed`` all samples and all labels in the order in which they are taken.
     """
@@ -108,14 +117,15 @@ def losses_told(
     free = [name for name in graph.inputs if not name.startswith(STATE) and name not in held]
     streams = {name: value.reshape((*counts, *(graph.tensors[name].shape or ()))) for name, value in zip(free, fed)}
     known = {name: value for name, value in held.items() if name in graph.tensors}
-    loss, losses, problem = loss_of(graph), None, ""
+    ends, outcome, problem = _ends(graph), None, ""
     try:
-        losses = interpreter.execute(graph, {**known, **streams}, fetches=[loss], **how).outputs[loss]
+        outcome = interpreter.execute(graph, {**known, **streams}, fetches=[name for name in ends if name], **how)
     except ExecutionError as error:
         problem = str(error)
-    check.holds(losses is not None, f"the dump cannot be executed: {problem}")
-    assert losses is not None
-    return losses
+    check.holds(outcome is not None, f"the dump cannot be executed: {problem}")
+    assert outcome is not None
+    losses, outputs = (outcome.outputs[name] if name else np.zeros(counts) for name in ends)
+    return Told(losses, outputs, outcome.variables[0])
 
 
 def _classes_first(outputs: Array, record: RunRecord, net: Net) -> Array:
@@ -131,13 +141,11 @@ def _rates(config: RunConfig) -> Optional[List[float]]:
     return [each / steps[-1] for each in steps for _ in range(config.device_iterations)]
 
 
-def _ends(graph: Graph, config: RunConfig) -> Tuple[str, str]:
+def _ends(graph: Graph) -> Tuple[str, str]:
     """The names of the loss, empty for inference, and of the net's output."""
-    if not config.training:
-        return "", graph.outputs[0]
     loss = name = loss_of(graph)
-    if not loss:  # a function returns both
-        return graph.outputs[0], graph.outputs[1]
+    if not loss:  # a function that trains returns both
+        return ("", graph.outputs[0]) if len(graph.outputs) == 1 else (graph.outputs[0], graph.outputs[1])
     while name in graph.producers and graph.producers[name].type in THROUGH:
         name = graph.producers[name].inputs[0]
     return loss, name

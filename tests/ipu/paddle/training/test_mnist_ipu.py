@@ -15,7 +15,7 @@ from ipu_conformance.workloads.paddle_mnist import Settings
 from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
 
 from ...training import native_reference
-from ...training.executed import losses_told
+from ...training.executed import told_by
 
 SHORT = Settings(epochs=1, train_size=5 * 24, test_size=31, batch_size=24)
 """Five updates; the last batch of tests is not full."""
@@ -44,13 +44,15 @@ def train(settings: Settings) -> Any:
     return run(settings, native=False, every=2)
 
 
-def reordered(weights: Dict[str, np.ndarray], seed: int) -> Dict[str, np.ndarray]:
-    """The weights of a network that computes the same with its channels in another order."""
+def reordered(weights: Dict[str, np.ndarray], seed: int, *, back: bool = False) -> Dict[str, np.ndarray]:
+    """The weights of a network that computes the same with its channels in another order, or back."""
     random = np.random.default_rng(seed)
-    first, second = random.permutation(20), random.permutation(50)
+    orders = random.permutation(20), random.permutation(50)
+    first, second = (np.argsort(order) if back else order for order in orders)
     changed = {name: value[first] for name, value in weights.items() if name.startswith(("conv1.", "norm."))}
     changed["conv2.weight"] = weights["conv2.weight"][second][:, first]
     changed["conv2.bias"] = weights["conv2.bias"][second]
+    changed["fc.bias"] = weights["fc.bias"]
     changed["fc.weight"] = weights["fc.weight"].reshape(50, 16, 10)[second].reshape(800, 10)
     return changed
 
@@ -96,8 +98,11 @@ def native_twin(settings: Settings, dtype: str) -> Twin:
     return Twin(main, startup, cost, evaluation, prediction)
 
 
-def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, np.ndarray]:
-    """The costs and the final test probabilities of plain Paddle in a precision, with an order of the channels."""
+def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, ...]:
+    """The costs, final test probabilities and final weights of plain Paddle in a precision, with an order of channels.
+
+    Weights are in the order of their names; statistics are those of the first replica.
+    """
     import paddle
     from paddle import static
 
@@ -118,7 +123,10 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
             return np.array(executor.run(program, feed=feed, fetch_list=[fetched], scope=scope)[0], np.float64)
 
         costs = [run(twin.main, batch, twin.cost) for batch in batches(settings)]
-        return np.array(costs).reshape(-1), run(twin.evaluation, datasets(settings)[1], twin.prediction)
+        probabilities = run(twin.evaluation, datasets(settings)[1], twin.prediction)
+        end = {name: np.array(scope.find_var(name).get_tensor(), np.float64) for name, _ in _initial(settings.seed)}
+        end = reordered(end, order, back=True) if order >= 0 else end
+        return (np.array(costs).reshape(-1), probabilities, *(end[name] for name in sorted(end)))
 
 
 @functools.lru_cache(maxsize=None)
@@ -140,7 +148,7 @@ def initial_weights(settings: Settings) -> Dict[str, np.ndarray]:
 
 @functools.lru_cache(maxsize=None)
 def noise(replicas: int, accumulation: int) -> List[Tuple[np.ndarray, ArrayTolerance]]:
-    """Costs and final probabilities in float64, each with the tolerance that float32 needs.
+    """Costs, final probabilities and weights in float64, each with the tolerance that float32 needs.
 
     The deviations are those of float32 runs whose channels stand in other orders: the same mathematics with other
     roundings. Where the stages of a replica are does not matter to them.
@@ -164,8 +172,8 @@ def test_the_device_trains_as_its_native_twin(trained: Any, way: str) -> None:
 
 
 @each_way
-def test_the_executed_dump_has_the_costs_of_the_device(trained: Any, way: str) -> None:
-    """What the program compiles to, executed on all batches of the run, has the cost of each batch."""
+def test_the_executed_dump_is_what_the_device_did(trained: Any, way: str) -> None:
+    """What the program compiles to, executed on all batches of the run, has its costs, weights and statistics."""
     from ipu_conformance.workloads.paddle_mnist import model
     from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
     from ipu_conformance.workloads.paddle_mnist.trainers import Host
@@ -178,12 +186,35 @@ def test_the_executed_dump_has_the_costs_of_the_device(trained: Any, way: str) -
     every = list(batches(settings))
     fed = [np.stack([batch.images for batch in every]), np.stack([batch.labels for batch in every])]
     counts = (len(every), settings.accumulation, settings.replication_factor)
-    schedule = "grouped" if settings.pipelined else "sequential"
-    costs = losses_told(graph, held, fed, counts, schedule=schedule).reshape(len(every), -1).mean(axis=1)
+    told = told_by(graph, held, fed, counts, schedule="grouped" if settings.pipelined else "sequential")
+    costs = told.losses.reshape(len(every), -1).mean(axis=1)
 
-    _, allowed = noise(settings.replication_factor, settings.accumulation)[0]
-    returned = np.asarray(trained(settings).costs)
-    check.close(actual=returned, expected=costs, tolerance=allowed, what="the cost of each batch")
+    (_, allowed), _, *tolerances = noise(settings.replication_factor, settings.accumulation)
+    run = trained(settings)
+    check.close(actual=np.asarray(run.costs), expected=costs, tolerance=allowed, what="the cost of each batch")
+    for name, (_, tolerance) in zip(sorted(held), tolerances):
+        value = told.variables[name].reshape(run.weights[name].shape)
+        check.close(actual=run.weights[name], expected=value, tolerance=tolerance, what=name)
+
+
+def test_the_executed_dump_classifies_as_the_device(trained: Any) -> None:
+    """What the evaluation compiles to has the device's probabilities, with the weights that the run brought home."""
+    from ipu_conformance.workloads.paddle_mnist import model
+    from ipu_conformance.workloads.paddle_mnist.digits import filled
+    from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
+    from ipu_conformance.workloads.paddle_mnist.trainers import Host
+
+    weights, tests = trained(SHORT).weights, datasets(SHORT)[1]
+    with model.static_mode():
+        side = IpuTrainer(SHORT, Host(SHORT))
+        returned = side.classify(tests, weights)
+        graph = frameworks.ir("paddle", side.classifier.compiled)
+    parts = [part.images for part, _ in filled(tests, SHORT.batch_size)]
+    told = told_by(graph, weights, [np.stack(parts)], (len(parts), 1, 1)).outputs
+
+    _, (_, allowed), *_ = noise(1, 1)
+    expected = told.reshape(-1, returned.shape[-1])[: len(returned)]
+    check.close(actual=returned, expected=expected, tolerance=allowed, what="the probabilities of the tests")
 
 
 def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.ndarray:

@@ -17,7 +17,7 @@ from ipu_conformance.workloads.poptorch_mnist.reference import ACCURACY, LOSS
 from ipu_conformance.workloads.reference import Reference, verdict
 
 from ...training import native_reference
-from ...training.executed import losses_told
+from ...training.executed import told_by
 from ..lazily import torch
 
 LEARNS = Settings(epochs=1, train_size=800, test_size=160)
@@ -25,6 +25,8 @@ SHORT = Settings(
     epochs=2, train_size=126, test_size=33, batch_size=3, test_batch_size=11, device_iterations=7, dropout=0.0
 )
 """Two epochs of six calls, with factors that differ from one another and no randomness on the device."""
+ONCE = replace(SHORT, epochs=1, train_size=SHORT.combined_batch)
+"""One call of the device."""
 
 
 def train(settings: Settings, *, native: bool = False) -> Any:
@@ -79,10 +81,11 @@ def test_the_evaluation_finds_what_training_learnt(trained: Any) -> None:
     check.holds(accuracy > frequent, f"the accuracy is {accuracy}, the most frequent label alone gives {frequent}")
 
 
-def reordered(weights: Dict[str, Any], seed: int) -> Dict[str, Any]:
-    """The weights of a network that computes the same with its hidden units in another order."""
+def reordered(weights: Dict[str, Any], seed: int, *, back: bool = False) -> Dict[str, Any]:
+    """The weights of a network that computes the same with its hidden units in another order, or back."""
     random = torch.Generator().manual_seed(seed)
-    first, second, third = (torch.randperm(units, generator=random) for units in (32, 64, 128))
+    orders = [torch.randperm(units, generator=random) for units in (32, 64, 128)]
+    first, second, third = (torch.argsort(order) if back else order for order in orders)
     hidden = weights["hidden.weight"].reshape(128, 64, 25)[third][:, second].reshape(128, 1600)
     return {
         "block1.convolution.weight": weights["block1.convolution.weight"][first],
@@ -96,8 +99,11 @@ def reordered(weights: Dict[str, Any], seed: int) -> Dict[str, Any]:
     }
 
 
-def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, np.ndarray]:
-    """The losses and the final test scores of the native twin, in a precision and with an order of hidden units."""
+def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndarray, ...]:
+    """The losses, final test scores, scores of training and final weights of the native twin.
+
+    It runs in a precision and with an order of hidden units.
+    """
     from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
     torch.manual_seed(settings.seed)
@@ -107,18 +113,22 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
     network.to(getattr(torch, dtype))
     side = trainers.NativeTrainer(network, settings)
     training, test = model.datasets(settings)
-    loader, losses = side.training_batches(training), []
+    loader, taken = side.training_batches(training), []
     for _ in range(settings.epochs):
         for images, labels in loader:
-            losses.append(side.train(images.to(getattr(torch, dtype)), labels)[1])
+            taken.append(side.train(images.to(getattr(torch, dtype)), labels))
     side.stop_training()
-    scores = side.classify(test.tensors[0].to(getattr(torch, dtype)))
-    return torch.cat(losses).double().numpy(), scores.double().numpy()
+    trained = network.state_dict()
+    weights = reordered(trained, order, back=True) if order >= 0 else trained
+    scores, losses = (torch.cat(values) for values in zip(*taken))
+    tests = side.classify(test.tensors[0].to(getattr(torch, dtype)))
+    arrays = (losses, tests, scores, *(weights[name] for name in sorted(weights)))
+    return tuple(value.detach().double().numpy() for value in arrays)
 
 
 @functools.lru_cache(maxsize=None)
 def noise(settings: Settings) -> List[Tuple[np.ndarray, ArrayTolerance]]:
-    """Losses and final scores in float64, each with the tolerance that float32 needs.
+    """Losses, scores and weights (``native_run``) in float64, each with the tolerance that float32 needs.
 
     The deviations are those of float32 runs whose hidden units stand in other orders: the same mathematics with other
     roundings.
@@ -137,23 +147,34 @@ def test_the_device_trains_as_its_native_twin(trained: Any) -> None:
     check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss of each batch")
 
 
-def test_the_executed_dump_has_the_losses_of_the_device(torch: Any, trained: Any) -> None:
-    """What the training model compiles to, executed on one call's batches, has the losses of that call."""
+def test_the_executed_dumps_are_what_the_device_did(torch: Any) -> None:
+    """Losses, scores and weights of a call, and the scores of tests with them, are those of the compiled models."""
     from ipu_conformance.workloads.poptorch_mnist import model, trainers
 
-    torch.manual_seed(SHORT.seed)
-    network = model.Network(SHORT.dropout)
-    side = trainers.IpuTrainer(network, SHORT)
-    images, labels = next(iter(side.training_batches(model.datasets(SHORT)[0])))
-    side.training_model.compile(images, labels)
-    held = {name: value.numpy() for name, value in network.state_dict().items()}
-    counts = (SHORT.device_iterations, 1, 1)
-    losses = losses_told(frameworks.ir("poptorch", side.training_model), held, [images.numpy(), labels.numpy()], counts)
+    torch.manual_seed(ONCE.seed)
+    network = model.Network(ONCE.dropout)
+    held = {name: value.clone().numpy() for name, value in network.state_dict().items()}
+    side = trainers.IpuTrainer(network, ONCE)
+    training, test = model.datasets(ONCE)
+    images, labels = next(iter(side.training_batches(training)))
+    scores, losses = side.train(images, labels)
+    counts = (ONCE.device_iterations, 1, 1)
+    told = told_by(frameworks.ir("poptorch", side.training_model), held, [images.numpy(), labels.numpy()], counts)
+    side.stop_training()
+    tests = torch.cat([side.classify(part) for part, _ in side.test_batches(test)]).numpy()
+    fed = test.tensors[0].numpy()
+    calls = (len(fed) // ONCE.test_batch_size, 1, 1)
+    classified = told_by(frameworks.ir("poptorch", side.inference_model), told.variables, [fed], calls).outputs
 
-    _, whole = noise(SHORT)[0]
-    allowed = replace(whole, allowed=whole.allowed[: SHORT.device_iterations])
-    returned = np.asarray(trained(SHORT).losses[: SHORT.device_iterations])
-    check.close(actual=returned, expected=losses.reshape(-1), tolerance=allowed, what="the losses of the first call")
+    names = sorted(held)
+    rows = {
+        "the losses": (losses.numpy(), told.losses),
+        "the scores of tests": (tests, classified),
+        "the scores": (scores.numpy(), told.outputs),
+        **{name: (network.state_dict()[name].numpy(), told.variables[name]) for name in names},
+    }
+    for (what, (returned, expected)), (_, tolerance) in zip(rows.items(), noise(ONCE)):
+        check.close(actual=returned, expected=expected.reshape(returned.shape), tolerance=tolerance, what=what)
 
 
 def test_the_trained_weights_are_those_of_the_native_twin(torch: Any, trained: Any) -> None:
