@@ -65,20 +65,21 @@ def inferring(framework: Driver) -> RunConfig:
     return RunConfig(device_iterations=3, steps=2, training=False, **MANNERS[name_of(framework)])
 
 
-_RECORDS: Dict[Tuple[str, str, RunConfig], RunRecord] = {}
+RECORDS: Dict[Tuple[str, str, RunConfig], RunRecord] = {}
+"""What has run in this session."""
 
 
 def ran(framework: Driver, model: str, config: RunConfig) -> RunRecord:
     """What a model's training or inference on the target leaves behind; what the API has no words for is a skip."""
     key = (name_of(framework), model, config)
-    if key not in _RECORDS:
+    if key not in RECORDS:
         net = MODELS[model]()
         reason = framework.supports(net, config)
         if reason is not None:
             pytest.skip(reason)
         run = framework.train if config.training else framework.infer
-        _RECORDS[key] = run(net, config, distinct_micro_batches(net, config))
-    return _RECORDS[key]
+        RECORDS[key] = run(net, config, distinct_micro_batches(net, config))
+    return RECORDS[key]
 
 
 @functools.lru_cache(maxsize=None)
