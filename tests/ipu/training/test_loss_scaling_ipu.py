@@ -35,6 +35,7 @@ ODD = table(
     row("tied_weights", (1, 2, 3), "adamw", "sharded-4", loss_scale=1000.0),
     row("mlp", (1, 3, 2), "momentum", word="clipped-16", loss_scale=16.0, clip_norm=0.25),
     row("mlp", (1, 3, 2), "adam", word="clipped-3", loss_scale=3.0, clip_norm=0.25),
+    row("mlp", (2, 5, 1), "momentum", "pipelined-3", word="clipped-3", loss_scale=3.0, clip_norm=0.25),
     # Neither adaptive nor clipped: both would hide a scale that is left over.
     row(PAIR, (3, 4, 5), "momentum", loss_scale=3.0, steps=3, micro_batch=SAMPLES),
 )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Optional
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check, frameworks
-from ipu_conformance.nets import Net
+from ipu_conformance.nets import Data, Net
+from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.run import RunConfig
 
-from .frame import Runs, expected, net_of, tolerance
+from .frame import Runs, data_of, expected, net_of, tolerance
 from .table import GRID, WHOLE, chosen, each, row, table
 from .tiny import PAIR, SAMPLES, TOWER
 
@@ -125,3 +127,26 @@ def test_a_frozen_layer_stays_and_the_others_learn(runs: Runs, name: Net, config
         check.identical(actual=value, expected=start[weight] if weight in kept else whole[weight], what=weight)
         if weight not in kept:
             check.differs(actual=value, other=start[weight], what=weight)
+
+
+BROKEN = table(
+    row("linear", (2, 3, 4), "momentum"),
+    row("linear", (2, 5, 1), "adam"),
+)
+
+
+@each(BROKEN)
+def test_what_is_not_a_number_reaches_the_weights(runs: Runs, name: str, config: RunConfig) -> None:
+    """One number that is none, in the last micro-batch of all, spoils its loss and then every weight."""
+    whole = data_of(name, config)
+    inputs = whole.inputs.copy()
+    inputs[(-1,) * inputs.ndim] = np.nan
+    wanted = oracle.train(net_of(name), Data(inputs, whole.labels), config)
+
+    run = runs.driver.train(net_of(name), config, Data(inputs, whole.labels))
+
+    spoiled = np.isnan(np.ravel(run.losses[-1]))
+    check.equal(actual=spoiled.tolist(), expected=np.isnan(np.ravel(wanted.losses[-1])).tolist(), what="spoiled losses")
+    for weight, value in (wanted.weights or {}).items():
+        share = float(np.isnan((run.weights or {})[weight]).mean())
+        check.equal(actual=share, expected=float(np.isnan(value).mean()), what=f"the share of {weight} that is no number")

@@ -44,6 +44,35 @@ def test_l2_decay_is_decay_by_a_number(paddle: Any) -> None:
     check.differs(actual=none, other=number, what="the weight without decay")
 
 
+def test_decay_reaches_vectors(paddle: Any, static: Any) -> None:
+    """Momentum's decay moves vectors like matrices: after three updates each weight is another than without decay."""
+
+    def moved(decay: float) -> Dict[str, np.ndarray]:
+        main, startup = static.Program(), static.Program()
+        guards = static.scope_guard(static.Scope()), static.program_guard(main, startup)
+        with guards[0], guards[1], paddle.utils.unique_name.guard():
+            x = static.data("x", [2, 3], "float32")
+            shapes = {"matrix": [3, 4], "vector": [4], "scale": [1]}
+            ones = paddle.nn.initializer.Constant(0.5)
+            weights = {
+                name: paddle.create_parameter(shape, "float32", attr=paddle.ParamAttr(name, initializer=ones))
+                for name, shape in shapes.items()
+            }
+            # A linear loss: no weight has a part in the gradient of another.
+            loss = paddle.mean(paddle.matmul(x, weights["matrix"]) + weights["vector"] + weights["scale"])
+            paddle.optimizer.Momentum(RATE, 0.5, weight_decay=decay or None).minimize(loss)
+            started(paddle)
+            device = compiled(paddle, [loss], size=2, training=True, batches_per_step=3)
+            device.run(np.sin(np.arange(3 * 2 * 3, dtype=np.float32)).reshape(3 * 2, 3))
+            device.sync()
+            return {name: device.value(name) for name in shapes}
+
+    decayed, free = moved(0.25), moved(0.0)
+
+    for name, value in decayed.items():
+        check.differs(actual=value, other=free[name], what=f"the {name} with decay")
+
+
 def test_l1_decay_is_refused(paddle: Any) -> None:
     """L1 decay is not implemented, and compilation says so."""
     paddle.enable_static()

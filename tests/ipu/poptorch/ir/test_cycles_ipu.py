@@ -68,3 +68,16 @@ def test_what_is_done_besides_adds_cycles(poptorch: Any, more: Setup, less: Setu
 def test_accumulation_adds_cycles(poptorch: Any) -> None:
     """More micro-batches for one update take more cycles."""
     assert_more(poptorch, Setup("an accumulation of five", accumulation=5), Setup("an accumulation of one"))
+
+
+def test_cycles_are_those_of_the_last_run(poptorch: Any) -> None:
+    """Runs are not added up: after five of them the count is less than twice that of the first."""
+    setup = Setup("five runs")
+    options = options_of(poptorch, setup).logCycleCount(True)
+    model, inputs = executor(setup, lambda net: poptorch.optim.Adam(net.parameters(), lr=0.1), options)
+    counts = []
+    for _ in range(5):
+        model(*inputs)
+        counts.append(int(model.cycleCount()))
+
+    check.holds(max(counts) < 2 * counts[0], f"five runs of one model take {counts} cycles: later ones twice as many.")

@@ -290,6 +290,39 @@ def test_a_frozen_weight_is_sent_like_the_others(poptorch: Any, torch: Any) -> N
     assert_same(trainer(x)[0], torch.tensor([[8.0, 48.0]]), "the output")
 
 
+def test_sending_weights_sends_buffers(poptorch: Any, torch: Any) -> None:
+    """Buffers go to the device with the parameters: the next call computes with the host's."""
+
+    def forward(model: Any, x: Any) -> Any:
+        return x * model.weight + model.offset
+
+    model = as_model(forward, weight=torch.nn.Parameter(torch.tensor([2.0, 4.0])))
+    model.register_buffer("offset", torch.tensor([1.0, 3.0]))
+    inference, x = poptorch.inferenceModel(model), torch.tensor([[1.0, 5.0]])
+    inference(x)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([8.0, 16.0]))
+        model.offset.copy_(torch.tensor([32.0, 64.0]))
+    inference.copyWeightsToDevice()
+
+    assert_same(inference(x), torch.tensor([[40.0, 144.0]]), "the output")
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_weight_without_a_part_in_the_loss_stays(poptorch: Any, torch: Any, replicas: int) -> None:
+    """A parameter that has no gradient is not updated, not even by weight decay; the others are."""
+    model = exact.scale(poptorch)
+    start, model.idle = model.weight.detach().clone(), torch.nn.Parameter(torch.tensor([1.0, 2.0, 4.0]))
+    rule = torch.optim.SGD(model.parameters(), lr=exact.RATE, weight_decay=0.5)
+    config = exact.counts(2, 5, replicas)
+    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), rule)
+
+    trainer(exact.batch(config))
+
+    assert_same(model.idle, torch.tensor([1.0, 2.0, 4.0]), "the weight that no output is computed from")
+    check.differs(actual=model.weight.detach().numpy(), other=start.numpy(), what="the weight that is trained")
+
+
 def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) -> None:
     """A float64 model computes in float32 on the device and keeps its type on the host."""
     model = exact.scale(poptorch, loss=False).double()

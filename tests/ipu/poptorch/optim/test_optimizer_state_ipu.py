@@ -63,6 +63,22 @@ def test_after_a_call_there_is_a_state_for_every_weight(poptorch: Any, name: str
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+def test_sending_weights_keeps_the_state(poptorch: Any, name: str) -> None:
+    """copyWeightsToDevice of the weights that the device has changes nothing: the next updates go on."""
+    weights = []
+    for sends in (False, True):
+        problem = problem_of(poptorch, name, replicas=3, options=poptorch.Options().autoRoundNumIPUs(True))
+        problem.call(2)
+        if sends:
+            problem.executor.copyWeightsToHost()
+            problem.executor.copyWeightsToDevice()
+        problem.call(2)
+        weights.append(problem.weights())
+
+    assert_same_weights(weights[1], weights[0])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_of_the_device_can_be_moved_alone(poptorch: Any, name: str) -> None:
     """has_state tells of a state on the device; get_state_dict gives it, and set_state_dict puts it into another."""
     problem, other = problem_of(poptorch, name), problem_of(poptorch, name)

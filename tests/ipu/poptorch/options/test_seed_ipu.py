@@ -59,6 +59,8 @@ SHARES: Dict[str, Callable[[float], float]] = {
 
 
 LIMITS = {"rand": (0.125, 0.5, 0.9), "randn": (-1.5, 0.25, 1.5)}
+TAILS = {"rand": (2.0**-8, 1 - 2.0**-8), "randn": (-3.0, 3.0)}
+"""Limits that few numbers lie beyond, for which all calls together are one draw."""
 
 
 @pytest.mark.parametrize("kind", LIMITS)
@@ -70,6 +72,9 @@ def test_random_numbers_have_their_distribution(poptorch: Any, kind: str) -> Non
     for limit in LIMITS[kind]:
         what = f"what {kind} draws below {limit}"
         check.dropout_masks(masks=drawn > limit, rate=SHARES[kind](limit), axes=("call",), what=what)
+    for limit in TAILS[kind]:
+        what = f"what {kind} draws below {limit}"
+        check.dropout_masks(masks=drawn.reshape(-1) > limit, rate=SHARES[kind](limit), axes=(), what=what)
 
 
 @pytest.mark.parametrize("kind", RANDOM)

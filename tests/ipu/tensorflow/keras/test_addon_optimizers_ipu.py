@@ -128,7 +128,10 @@ def test_names_are_excluded_from_decay_and_adaptation(updates: Updates) -> None:
         **HALVES, "weight_decay_rate": 0.25,
         "exclude_from_weight_decay": ["norm", "bias$"], "exclude_from_layer_adaptation": ["norm", "^out"],
     }  # fmt: skip
-    changes = {"dense/kernel": RATE * 4 * 0.5, "out/kernel": RATE * 1.0, "norm/gamma": RATE * 0.5}
+    changes = {
+        "dense/kernel": RATE * 4 * 0.5, "out/kernel": RATE * 1.0, "norm/gamma": RATE * 0.5,
+        "block/norm/beta": RATE * 0.5, "out/bias": RATE * 0.5,
+    }  # fmt: skip
     start = [2.0] * 4
     _, variables = updates("LAMBIpuOptimizer", settings, [[2.0] * 4], dict.fromkeys(changes, start))
 

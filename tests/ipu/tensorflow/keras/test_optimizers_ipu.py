@@ -259,12 +259,13 @@ def test_the_factor_follows_gradients_in_float16(
 def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimizers: Any) -> None:
     """An optimizer shows what it has counted since its factor may have changed, and a reset forgets that, too.
 
-    Three of four elements stay below the edge; the factor may change with every third update.
+    Three of four elements stay below the edge; the factor may change with every third update. Gradients of 1 are
+    divided by the factor of their own update, three times by 2 and then by 8.
     """
     with strategy.scope():
         small, large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
         optimizer = optimizers.ALSOptimizer(
-            tf.keras.optimizers.SGD(0.0), 2, update_frequency=3, increase_factor=4, ratio_threshold=0.5
+            tf.keras.optimizers.SGD(2.0**-6), 2, update_frequency=3, increase_factor=4, ratio_threshold=0.5
         )
 
     @tf.function
@@ -280,7 +281,7 @@ def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimize
     for _ in range(5):
         strategy.run(step)
         seen.append(shown())
-    shares = np.asarray(optimizer.normalized_histogram).tolist()
+    shares, moved = np.asarray(optimizer.normalized_histogram).tolist(), small.numpy().tolist()
     optimizer.reset()
     seen.append(shown())
 
@@ -288,6 +289,7 @@ def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimize
     what = "the factor, the one before, the updates, and the elements below and above the edge, by update"
     check.equal(actual=seen, expected=expected, what=f"{what}, and after a reset")
     check.equal(actual=shares, expected=[0.75, 0.25], what="normalized_histogram after five updates")
+    check.equal(actual=moved, expected=[1 - 2.0**-6 * (3 / 2 + 2 / 8)] * 3, what="the small weights after five updates")
 
 
 @pytest.mark.emulator

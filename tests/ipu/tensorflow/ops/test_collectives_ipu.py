@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
@@ -15,7 +16,11 @@ from ..device_programs import Device
 WIDTH = 12
 REDUCTIONS: Dict[str, Callable[..., Any]] = {"cross_replica_sum": np.sum, "cross_replica_mean": np.mean}
 GROUPS = {1: (None,), 6: (None, 3, 2, 1)}
-SCATTERED: Dict[str, Any] = {"COLLECTIVE_OP_ADD": np.sum, "COLLECTIVE_OP_MEAN": np.mean, "COLLECTIVE_OP_LOCAL": None}
+SCATTERED: Dict[str, Any] = {
+    "COLLECTIVE_OP_ADD": np.sum, "COLLECTIVE_OP_MEAN": np.mean, "COLLECTIVE_OP_LOCAL": None,
+    "COLLECTIVE_OP_MIN": np.min, "COLLECTIVE_OP_MAX": np.max,
+}  # fmt: skip
+PRODUCT = "COLLECTIVE_OP_MUL"
 Record = Dict[str, np.ndarray]
 
 
@@ -43,6 +48,7 @@ def collectives(device: Device, replicas: int, x: Any) -> Dict[str, Any]:
         "all_to_all over two dimensions": ipu.all_to_all_op.all_to_all(tf.reshape(x, [2, -1]), 1, 0, replicas),
         "assume_equal_across_replicas": cross.assume_equal_across_replicas([x, 2 * x])[1],
         **{op: ipu.reduce_scatter_op.reduce_scatter(x[:7], replicas, op) for op in SCATTERED},
+        PRODUCT: ipu.reduce_scatter_op.reduce_scatter(tf.fill([7], index + 1), replicas, PRODUCT),
         "reduce_scatter of two": ipu.reduce_scatter_op.reduce_scatter([x, x + 1], replicas),
     }
     differentiated = {
@@ -171,6 +177,13 @@ def test_reduce_scatter_leaves_pieces(replicas: int, record: Record, op: str) ->
     whole = rows if reduce is None else grouped(rows, replicas, reduce)
     expected = np.stack([whole[replica, width * replica :][:width] for replica in range(replicas)])
     check.identical(actual=record[op], expected=expected, what=f"reduce_scatter by {op}, by replica")
+
+
+def test_reduce_scatter_multiplies(replicas: int, record: Record) -> None:
+    """The product of what replicas bring, each one more than its number, is left in pieces."""
+    width = -(-7 // replicas)
+    expected = np.pad(np.full(7, math.factorial(replicas), np.float32), [0, replicas * width - 7])
+    check.identical(actual=record[PRODUCT], expected=expected.reshape(replicas, width), what=f"{PRODUCT}, by replica")
 
 
 def test_reduce_scatter_takes_a_list(replicas: int, record: Record) -> None:

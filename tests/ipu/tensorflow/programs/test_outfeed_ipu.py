@@ -103,12 +103,12 @@ def test_structures_come_out_as_they_went_in(device: Device) -> None:
 def test_an_outfeed_can_be_iterated_over(tf: Any, ipu: Any, configure: Any, last: bool) -> None:
     """In eager mode a queue gives one enqueue after the other and then ends; in mode LAST there is one."""
     device = Device(tf, ipu, configure, "function").open()
-    queue, out = device.infeed(samples(3)), device.outfeed(last)
+    queue, out = device.infeed(samples(7)), device.outfeed(last)
     results = [[float(item) for item in out]]
-    device.repeat(3, lambda x: out.enqueue(x * x), queue)
+    device.repeat(7, lambda x: out.enqueue(x * x), queue)
     results += [[float(item) for item in out] for _ in range(2)]
 
-    enqueued = (samples(3) ** 2).tolist()[-1 if last else 0 :]
+    enqueued = (samples(7) ** 2).tolist()[-1 if last else 0 :]
     check.equal(actual=results, expected=[[], enqueued, []], what="the outfeed before a run, after it and again")
 
 
