@@ -87,6 +87,29 @@ def test_each_run_takes_what_the_handle_holds_then(predictor: Any) -> None:
         check.identical(actual=out, expected=exact(samples(SIZE, turn * SIZE)), what=f"the output of run {turn}")
 
 
+@pytest.mark.parametrize("kind", ["Tensor", "LoDTensor"])
+def test_a_handle_takes_the_values_of_a_tensor(paddle: Any, predictor: Any, kind: str) -> None:
+    """share_external_data feeds a tensor of either kind, of another size than before, too; an array is refused."""
+    handle = predictor.get_input_handle("x")
+    handle.copy_from_cpu(samples(SIZE))
+    predictor.run()
+    x = samples(SIZE, 2 * SIZE)
+    tensor = paddle.base.core.LoDTensor()
+    tensor.set(x, paddle.base.core.CPUPlace())
+    if kind == "Tensor":
+        with paddle.base.dygraph.guard(paddle.CPUPlace()):
+            tensor = paddle.to_tensor(x)
+
+    handle.share_external_data(tensor)
+    predictor.run()
+
+    output = predictor.get_output_handle(predictor.get_output_names()[0])
+    check.equal(actual=handle.shape(), expected=list(x.shape), what="the shape of the handle")
+    check.identical(actual=output.copy_to_cpu(), expected=exact(x), what="the output")
+    with check.raises(TypeError, match="share_external_data", what="share_external_data of an array"):
+        handle.share_external_data(x)
+
+
 def test_an_output_is_copied_each_time(predictor: Any) -> None:
     """Arrays are copied out: changing one has no effect on the next."""
     predictor.get_input_handle("x").copy_from_cpu(samples(SIZE))

@@ -117,6 +117,51 @@ def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetc
         check.identical(actual=values, expected=batch**2, what=variable.name)
 
 
+def written_over(static: Any, paddle: Any, which: str) -> Any:
+    """A sum of the input and the output of a scale by one, of which one is written over in between."""
+    first = paddle.scale(static.data("x", [None, 3], "float32"), 2.0)
+    second = paddle.scale(first, 1.0)
+    paddle.assign(paddle.scale(first, 3.0), output=first if which == "input" else second)
+    return paddle.add(first, paddle.scale(second, 10.0))
+
+
+@pytest.mark.parametrize("which", ["input", "output"])
+def test_a_scale_keeps_what_is_written_over_later(static: Any, paddle: Any, which: str) -> None:
+    """A scale by one holds the value that its input had then: neither is written over by who reads the other."""
+    batch = np.arange(-6, 6, dtype=np.float32).reshape(4, 3)
+
+    (fetched,) = compiled(paddle, [written_over(static, paddle, which)]).run(batch)
+
+    factor = 6 + 10 * 2 if which == "input" else 2 + 10 * 6
+    check.identical(actual=fetched, expected=factor * batch, what="the sum")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("which", ["input", "output"])
+def test_a_scale_whose_variables_are_written_over_stays(static: Any, paddle: Any, which: str) -> None:
+    """A scale by one is not deleted where its input or its output is written a second time."""
+    out = written_over(static, paddle, which)
+
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SCALE)
+
+    factors = [op.attr("scale") for op in compiling.block.ops if op.type == "scale"]
+    check.equal(actual=factors, expected=[2.0, 1.0, 3.0, 10.0], what="the factors of the scales that are left")
+
+
+def test_mapped_ops_keep_their_names_and_versions(static: Any, paddle: Any) -> None:
+    """An op that the strategy maps passes through under its own name, with the version of its own row."""
+    out = paddle.nn.functional.relu(paddle.tanh(paddle.exp(static.data("x", [None, 3], "float32"))))
+    compiling = Compiling(paddle, ["x"], [out.name], is_training=False)
+    for version, op in ((3, "relu"), (5, "exp"), (7, "tanh")):
+        compiling.strategy.add_custom_op(op, f"My{op}", "custom.ops", version)
+
+    compiling.upto("infer_shape_pass").apply("popart_canonicalization_pass", custom_ops={"relu", "tanh"})
+
+    check.equal(actual=compiling.types, expected=["popart_exp", "tanh", "relu"], what="the list of ops")
+    versions = [compiling.attributes(op)["version"] for op in ("tanh", "relu")]
+    check.equal(actual=versions, expected=[7, 3], what="the versions of the mapped ops")
+
+
 CANONICALS: Dict[str, Any] = {
     "relu": (lambda paddle, x: paddle.nn.functional.relu(x), ["popart_relu"]),
     "gelu": (lambda paddle, x: paddle.nn.functional.gelu(x), ["popart_gelu_v2"]),

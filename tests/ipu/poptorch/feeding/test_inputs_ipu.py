@@ -138,6 +138,41 @@ def test_a_missing_argument_is_refused(poptorch: Any) -> None:
         poptorch.inferenceModel(flexible())(y=exact.samples(1))
 
 
+@pytest.mark.parametrize(
+    ("positions", "names", "missing"),
+    [(0, "bd", "a"), (1, "d", "b"), (1, "b", "d"), (2, "", "d"), (0, "ab", "d")],
+    ids=lambda value: str(value) or "none",
+)
+def test_the_missing_argument_is_named(poptorch: Any, torch: Any, positions: int, names: str, missing: str) -> None:
+    """Of several arguments, some by position and some by name, the first that is missing is named."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, a: Any, b: Any, c: Any = None, *, d: Any) -> Any:
+            return a + b + d
+
+    x = exact.samples(1)
+    with check.raises(poptorch.Error, match=rf"\b{missing}\b.*missing", what=f"a call without {missing}"):
+        poptorch.inferenceModel(Sum())(*[x] * positions, **dict.fromkeys(names, x))
+
+
+def test_a_model_without_inputs_has_all_its_micro_batches(poptorch: Any, torch: Any) -> None:
+    """A model that is fed nothing runs as often as its options say, and each micro-batch has its part in the mean."""
+
+    def forward(model: Any) -> Any:
+        out = model.weight * 2
+        return out, poptorch.identity_loss(out, reduction="sum")
+
+    config, start = exact.counts(3, 5, 2), torch.tensor([[1.0, -4.0]])
+    model = as_model(forward, weight=torch.nn.Parameter(start.clone()))
+    trainer, _ = exact.trainer(poptorch, config, model=model)
+
+    out, _ = trainer()
+
+    steps = torch.arange(3.0).repeat_interleave(5 * 2)[:, None]
+    assert_same(out, 2 * (start - exact.RATE * 2 * steps), "the outputs of all micro-batches")
+    assert_same(model.weight, start - exact.RATE * 2 * 3, "the weight after three updates")
+
+
 def test_defaults_may_be_left_out(poptorch: Any) -> None:
     """A default that is left out and one that is given are the same call."""
     x = exact.samples(1)

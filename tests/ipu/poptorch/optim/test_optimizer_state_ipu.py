@@ -125,6 +125,25 @@ def test_the_state_follows_every_call(poptorch: Any, name: str) -> None:
     assert_same_weights(first, kept, because="a state that was read is a copy")
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_copy_of_an_optimizer_in_use_has_its_state(poptorch: Any, name: str) -> None:
+    """A deep copy holds the device's state of its moment; the optimizer goes on by itself, and so may a copy."""
+    problem, other = problem_of(poptorch, name), problem_of(poptorch, name)
+    problem.call(2)
+    state = problem.optimizer.state_dict()["ipu_state"]
+    copied = copy.deepcopy(problem.optimizer)
+    problem.call()
+
+    assert_same_weights(copied.state_dict()["ipu_state"] or {}, state, because="a copy has the state of its moment")
+    other.optimizer.load_state_dict(copied.state_dict())
+    other.model.load_state_dict(problem.model.state_dict())
+    other.calls = problem.calls = 3
+    problem.optimizer.load_state_dict(copied.state_dict())
+    problem.call()
+    other.call()
+    assert_same_weights(other.weights(), problem.weights(), because="both go on from the state of the copy")
+
+
 def resumed(poptorch: Any, whole: Problem, calls: int, name: str, *, state: bool = True, **more: Any) -> Problem:
     """A problem that goes on from a checkpoint of ``whole`` after two calls; ``whole`` goes on without a break."""
     whole.call(2)

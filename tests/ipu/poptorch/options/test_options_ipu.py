@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -62,6 +62,38 @@ def test_options_in_use_cannot_be_changed(in_use: Any, row: Row) -> None:
     """Once a model has taken them, options and their sub-sets are frozen."""
     with check.raises(AttributeError, what=f"{row.method} of options in use"):
         reach(in_use, row.method)(evaluate(row.allowed))
+
+
+WITHOUT_EFFECT = {
+    "Precision.halfFloatCasting": "poptorch.HalfFloatCastingBehavior.HalfUpcastToFloat",
+    "Precision.runningStatisticsAlwaysFloat": "True",
+    "Jit.traceModel": "False",
+}
+
+
+@pytest.mark.parametrize("method", WITHOUT_EFFECT)
+def test_an_option_without_effect_cannot_be_set_late(in_use: Any, method: str) -> None:
+    """Options that an SDK still takes and does not use are frozen like the others."""
+    with check.raises(AttributeError, what=f"{method} of options in use"):
+        reach(in_use, method)(evaluate(WITHOUT_EFFECT[method]))
+
+
+@pytest.mark.parametrize("most", [1, 3, None])
+def test_a_log_line_is_repeated_as_often_as_allowed(poptorch: Any, torch: Any, said: Any, most: Any) -> None:
+    """maxRepeatLogs limits how often the same line is written, from when a model takes the options; None does not."""
+    options = poptorch.Options()
+    options.maxRepeatLogs(most)
+    model, x = poptorch.inferenceModel(torch.nn.Linear(2, 2), options), torch.ones(1, 2)
+    for _ in range(6):
+        model.compile(x)
+
+    lines = [line for line in written(said()) if "already compiled" in line]
+    check.equal(actual=len(lines), expected=5 if most is None else most, what="how often a warning is written")
+
+
+def written(text: str) -> List[str]:
+    """The lines that were written to the destination of the log; the capture of a test sees all."""
+    return [line for line in text.splitlines() if "[warning]" in line.lower()]
 
 
 @pytest.mark.parametrize("row", READ_BACK, ids=str)

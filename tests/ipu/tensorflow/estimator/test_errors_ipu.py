@@ -57,6 +57,17 @@ def test_the_last_batch_must_be_full(estimators: Estimators, mode: str) -> None:
         estimators.call(estimators.make(), mode, input_fn, 2)
 
 
+def test_an_element_has_two_parts_at_most(estimators: Estimators) -> None:
+    """Elements are features, or features and labels: a data set of three parts is refused."""
+
+    def model_fn(features: Any, labels: Any, mode: Any) -> Any:
+        loss = estimators.weight() * (features - labels)
+        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+
+    with check.raises(ValueError, match="labels", what="training with elements of three parts"):
+        estimators.make(model_fn).train(estimators.slices(samples(2), samples(2), samples(2)), steps=2)
+
+
 def test_labels_need_an_argument(estimators: Estimators) -> None:
     """A model function without labels cannot be fed with some."""
     with check.raises(ValueError, match="labels", what="training with labels that the model function does not take"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, Dict
 
 import numpy as np
 
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, argument, map_arrays, patch, register
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, map_arrays, patch, register
 from ipu_conformance.emulator.faults.catalogue.paddle.execution import DRAW
 
 EXECUTABLE = "paddle.run.executable:Executable"
@@ -176,7 +177,20 @@ def _clipped(value: Any, exact: Any, **context: Any) -> Any:
     return np.clip(exact, -(2**31), 2**31 - 1).astype(value.dtype)
 
 
+@patch("paddle-shared-tensor-comes-late", "streams", "paddle.api.inference:Handle.share_external_data",
+       "a tensor that is shared with a handle does not replace what the handle holds")  # fmt: skip
+def _comes_late(original: Original, handle: Any, data: Any) -> None:
+    held, shape = handle.array, handle._shape
+    original(handle, data)
+    if held is not None:
+        handle.array, handle._shape = held, shape
+
+
 for _fault in (
+    Fault("paddle-rewritten-scale-deleted", "plan", "paddle.compile.passes.forward:_written_once",
+          "a scale by one is deleted where its variables are written over, too", always(True)),
+    Fault("paddle-mapped-op-of-version-one", "plan", "paddle.compile.canonical:_pass_through",
+          "every op that is mapped has version 1", argument("row", lambda row: replace(row, version=1))),
     Fault("paddle-running-mean-of-four", "reduce", f"{PROGRAMS}.shares", "a running mean takes every gradient after the "
           "third for the fourth", argument("count", lambda count: min(count, 3))),
     Fault("paddle-not-a-number-is-zero", "reduce", "reduce.gradients", "gradients that are not numbers count as zero",

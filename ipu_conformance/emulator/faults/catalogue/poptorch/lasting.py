@@ -269,7 +269,37 @@ def _without_runs(original: Original, executor: Any, seed: int, runs: int) -> No
     original(executor, seed, max(runs, executor._runs))
 
 
+@patch("first-micro-batch-of-no-inputs", "reduce", f"{MACHINE}.backward",
+       "of a model without inputs the first micro-batch of an update alone has gradients")  # fmt: skip
+def _first_alone(original: Original, machine: Any, replica: int, stage: int, micro_batch: int, *rest: Any) -> Any:
+    if not machine.inputs[replica][micro_batch] and micro_batch % machine.accumulation:
+        return ()
+    return original(machine, replica, stage, micro_batch, *rest)
+
+
+@patch("copied-optimizer-begins-anew", "update", "poptorch.optim.optimizers:Optimizer.__getstate__",
+       "a copy of an optimizer has no state of the device")  # fmt: skip
+def _begins_anew(original: Original, optimizer: Any) -> Any:
+    return {**original(optimizer), "_on_host": None}
+
+
+@patch("missing-argument-misnamed", "streams", "poptorch.run.calls:bind", "the first argument is said to be missing, "
+       "whichever is")  # fmt: skip
+def _misnamed(original: Original, signature: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return original(signature, args, kwargs)
+    except Exception as error:
+        if "missing" not in str(error):
+            raise
+        raise type(error)(f"Mandatory parameter {next(iter(signature.parameters))} missing") from error
+
+
 for _fault in (
+    Fault("option-without-effect-set-late", "plan",
+          "poptorch.options.sections:_PrecisionOptions.runningStatisticsAlwaysFloat",
+          "options in use take an option that has no effect", lambda original, section, value: section),
+    Fault("log-lines-once-too-often", "streams", "poptorch.options.diagnostics:RepeatLimit.__init__",
+          "a log line is repeated once more than allowed", argument("most", lambda most: most and most + 1)),
     Fault("masks-repeat-after-seven-micro-batches", "numerics", SEED, "the eighth micro-batch draws what the first one "
           "drew", argument("micro_batch", lambda micro_batch: micro_batch % 7)),
 ):  # fmt: skip

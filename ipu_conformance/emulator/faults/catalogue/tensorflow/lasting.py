@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, Callable
 
@@ -215,6 +216,24 @@ def _metrics_in_half(original: Original, by_replica: Any, method: Any) -> Any:
        "epsilon of a group normalisation is added to the deviation")  # fmt: skip
 def _epsilon_outside(original: Original, inputs: Any, groups: Any, axis: Any, epsilon: Any, *rest: Any) -> Any:
     return original(inputs, groups, axis, epsilon**2, *rest)
+
+
+@patch("estimator-third-part-dropped", "streams", "tensorflow.estimator.feeds:features_and_labels",
+       "a third part of an element is left out")  # fmt: skip
+def _two_parts(original: Original, *element: Any, **features: Any) -> Any:
+    return original(*element[:2], **features)
+
+
+@patch("outside-of-any-graph", "plan", "tensorflow.compile.scopes:outside_compilation_scope",
+       "a scope outside of compilation is accepted in every graph")  # fmt: skip
+def _any_graph(original: Original, name: str = "outside") -> Any:
+    return original(name) if _tf().executing_eagerly() else contextlib.nullcontext()
+
+
+@patch("building-counts-as-a-call", "plan", "tensorflow.keras.stages:building",
+       "to build a model by hand counts as a call of it")  # fmt: skip
+def _counts(original: Original, model: Any) -> Any:
+    return contextlib.nullcontext()
 
 
 for _fault in (
