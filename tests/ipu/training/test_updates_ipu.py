@@ -149,4 +149,5 @@ def test_what_is_not_a_number_reaches_the_weights(runs: Runs, name: str, config:
     check.equal(actual=spoiled.tolist(), expected=np.isnan(np.ravel(wanted.losses[-1])).tolist(), what="spoiled losses")
     for weight, value in (wanted.weights or {}).items():
         share = float(np.isnan((run.weights or {})[weight]).mean())
-        check.equal(actual=share, expected=float(np.isnan(value).mean()), what=f"the share of {weight} that is no number")
+        what = f"the share of {weight} that is no number"
+        check.equal(actual=share, expected=float(np.isnan(value).mean()), what=what)

@@ -299,7 +299,7 @@ def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any
     factors = [float(strategy.run(step, args=(tf.constant(each, tf.float16),))) for each in gradients]
     check.equal(actual=factors, expected=expected, what="loss_scaling_factor, by update")
     moved = [1 - RATE * len(gradients)] * 3
-    check.equal(actual=small.numpy().tolist(), expected=moved, what="the weights whose gradient is 1, whatever the factor")
+    check.equal(actual=small.numpy().tolist(), expected=moved, what="the weights whose gradient is 1")
 
 
 SETTINGS = {

@@ -103,9 +103,9 @@ def test_outside_of_compilation_is_inside_of_a_program(tf: Any, ipu: Any) -> Non
 def test_a_graph_alone_compiles_nothing(tf: Any, ipu: Any) -> None:
     """In a graph of TensorFlow 1, too, the scope is refused unless a program is being built."""
     name = "outside_compilation_scope"
-    with tf.Graph().as_default(), check.raises(ValueError, match=name, what=f"{name} in a graph"):
-        with getattr(ipu.scopes, name)():
-            pass
+    refused = check.raises(ValueError, match=name, what=f"{name} in a graph")
+    with tf.Graph().as_default(), refused, getattr(ipu.scopes, name)():
+        pass
 
 
 @pytest.mark.parametrize(

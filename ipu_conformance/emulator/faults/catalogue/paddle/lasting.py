@@ -114,7 +114,7 @@ def _once(memory: Dict[Any, Any], original: Original, executable: Any) -> None:
     memory[id(executable)] = True
 
 
-@patch("paddle-checked-in-the-first-run", "numerics", f"{EXECUTABLE}.run", "floating-point checks end with the first run")
+@patch("paddle-checked-in-the-first-run", "numerics", f"{EXECUTABLE}.run", "checks end with the first run")
 def _first_run(original: Original, executable: Any, feed: Any) -> Any:
     try:
         return original(executable, feed)
@@ -128,8 +128,8 @@ def _alike(original: Original, rounding: Any, seed: int, op: int, *rest: Any) ->
     original(rounding, seed, 0, *rest)
 
 
-@patch("paddle-first-moments-in-half", "numerics", f"{MACHINE}.update", "first moments are held in float16 whatever was "
-       "asked")  # fmt: skip
+@patch("paddle-first-moments-in-half", "numerics", f"{MACHINE}.update",
+       "first moments are held in float16 whatever was asked")  # fmt: skip
 def _moments_in_half(original: Original, machine: Any, replica: int, stage: int, gradients: Any) -> None:
     original(machine, replica, stage, gradients)
     scope = machine._scopes[replica]
@@ -191,13 +191,15 @@ for _fault in (
           "a scale by one is deleted where its variables are written over, too", always(True)),
     Fault("paddle-mapped-op-of-version-one", "plan", "paddle.compile.canonical:_pass_through",
           "every op that is mapped has version 1", argument("row", lambda row: replace(row, version=1))),
-    Fault("paddle-running-mean-of-four", "reduce", f"{PROGRAMS}.shares", "a running mean takes every gradient after the "
-          "third for the fourth", argument("count", lambda count: min(count, 3))),
+    Fault("paddle-running-mean-of-four", "reduce", f"{PROGRAMS}.shares",
+          "a running mean takes every gradient after the third for the fourth",
+          argument("count", lambda count: min(count, 3))),
     Fault("paddle-not-a-number-is-zero", "reduce", "reduce.gradients", "gradients that are not numbers count as zero",
           _numbers),
-    Fault("paddle-masks-repeat-after-seven-micro-batches", "streams", DRAW, "the eighth micro-batch draws what the first "
-          "one drew", argument("micro_batch", lambda micro_batch: micro_batch % 7)),
-    Fault("paddle-integers-saturate", "numerics", "numerics.narrow", "64-bit integers beyond 32 bits become the largest",
+    Fault("paddle-masks-repeat-after-seven-micro-batches", "streams", DRAW,
+          "the eighth micro-batch draws what the first one drew",
+          argument("micro_batch", lambda micro_batch: micro_batch % 7)),
+    Fault("paddle-integers-saturate", "numerics", "numerics.narrow", "integers beyond 32 bits become the largest",
           _clipped),
     Fault("paddle-momentum-decays-matrices", "update", "paddle.ops", "the decay of Momentum leaves vectors alone",
           _in_update("momentum", _of_matrices)),
@@ -209,8 +211,7 @@ for _fault in (
           _in_update("adamw", _tenfold)),
     Fault("paddle-epsilon-of-lamb-tenfold", "update", "paddle.ops", "Lamb's epsilon is ten times as large",
           _in_update("lamb", _tenfold)),
-    Fault("paddle-epsilon-of-squares-tenfold", "update", "paddle.ops", "the epsilon of Adagrad and Adadelta is ten times "
-          "as large", _in_update("adagrad adadelta", _tenfold)),
+    Fault("paddle-epsilon-of-squares-tenfold", "update", "paddle.ops", "the epsilon of Adagrad and Adadelta is tenfold", _in_update("adagrad adadelta", _tenfold)),
     Fault("paddle-epsilon-of-roots-tenfold", "update", "paddle.optim.device_rules:_over", "the epsilon of RMSprop and "
           "Adamax is ten times as large", argument("epsilon", lambda epsilon: 10 * epsilon)),
 ):  # fmt: skip

@@ -107,7 +107,8 @@ def _vectors(original: Original, update: Any, group: int, t: int, names: Any, we
         weights[name].copy_(old - h.lr * (first / (second.sqrt() + h.eps) + h.weight_decay * old))
 
 
-@patch("clipping-of-half-the-weights", "update", f"{UPDATE}.clip_factor", "a norm is that of the first half of the weights")
+@patch("clipping-of-half-the-weights", "update", f"{UPDATE}.clip_factor",
+       "a norm is that of the first half of the weights")  # fmt: skip
 def _half_norm(original: Original, update: Any, gradients: Any) -> float:
     names = list(gradients)
     return original(update, {name: gradients[name] for name in names[: max(1, len(names) // 2)]})

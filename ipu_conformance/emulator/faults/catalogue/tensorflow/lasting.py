@@ -100,13 +100,13 @@ def _back_as_sum(original: Original, forward: Any, backward: Any, value: Any) ->
 
 @patch("scattered-padding-in-front", "reduce", f"{COLLECTIVES}:reduce_scatter",
        "the zeros that fill a scattered vector are its first values")  # fmt: skip
-def _in_front(original: Original, value: Any, reduction: str = "sum", group: Any = None, *rest: Any, **named: Any) -> Any:
+def _in_front(original: Original, value: Any, reduction: str = "sum", group: Any = None, **named: Any) -> Any:
     from ipu_conformance.emulator.tensorflow.run import replicas
 
     tf = _tf()
     flat = tf.reshape(tf.convert_to_tensor(value), [-1])
     short = -int(flat.shape[0]) % (group or replicas.count())
-    return original(tf.pad(flat, [[short, 0]]), reduction, group, *rest, **named)
+    return original(tf.pad(flat, [[short, 0]]), reduction, group, **named)
 
 
 @patch("loss-scaling-unscales-by-the-last-factor", "update", f"{SCALING}.unscaled",
@@ -121,8 +121,8 @@ def _from_start(original: Original, patterns: Any, variable: Any) -> bool:
     return any(re.match(pattern, variable.name) for pattern in patterns or ())
 
 
-@patch("lamb-does-not-adapt-vectors", "update", f"{ADDONS}:LAMBIpuOptimizer._trust", "LAMB has a trust ratio of one for "
-       "vectors")  # fmt: skip
+@patch("lamb-does-not-adapt-vectors", "update", f"{ADDONS}:LAMBIpuOptimizer._trust",
+       "LAMB has a trust ratio of one for vectors")  # fmt: skip
 def _vectors(original: Original, optimizer: Any, value: Any, change: Any) -> Any:
     return original(optimizer, value, change) if len(value.shape) > 1 else _tf().ones([], value.dtype)
 
@@ -200,8 +200,8 @@ def _backwards(original: Original, iterator: Any) -> Any:
     return [*values[:3], *values[:2:-1]]
 
 
-@patch("metrics-of-replicas-in-half", "numerics", f"{KERAS}.execution:reduced", "metrics of several replicas have eleven "
-       "bits")  # fmt: skip
+@patch("metrics-of-replicas-in-half", "numerics", f"{KERAS}.execution:reduced",
+       "metrics of several replicas have eleven bits")  # fmt: skip
 def _metrics_in_half(original: Original, by_replica: Any, method: Any) -> Any:
     tf = _tf()
     value = original(by_replica, method)
@@ -241,7 +241,7 @@ for _fault in (
           argument("update_frequency", lambda count: count + 1)),
     Fault("loss-scaling-counts-anew", "update", f"{SCALING}.__init__", "a loss scaling counts the last update alone",
           argument("accumulate", always(False))),
-    Fault("loss-scaling-threshold-ignored", "update", f"{SCALING}.__init__", "one large gradient shrinks a loss scaling",
+    Fault("loss-scaling-threshold-ignored", "update", f"{SCALING}.__init__", "a single large gradient shrinks it",
           argument("ratio_threshold", always(0.0))),
     Fault("epsilon-of-adam-tenfold", "update", f"{ADDONS}:AdamIpuOptimizer.__init__", "Adam's epsilon is ten times as "
           "large", argument("epsilon", lambda epsilon: 10 * epsilon)),
