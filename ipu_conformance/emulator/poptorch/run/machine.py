@@ -107,6 +107,7 @@ class TorchMachine:
         running = update is not None and update.running_mean
         replicas = len(self.replica_weights) if self.mean else 1
         shares = self.accumulation if self.mean else 1
+        self._running = running
         self.divisor = float(replicas * shares) / (self.accumulation if running else 1)
         """What the sum over the replicas of accumulated gradients is divided by."""
         types = {self.replica_weights[0][name].dtype for name in self.trainable}
@@ -251,7 +252,8 @@ class TorchMachine:
             if name in gradients[0]:
                 for number in set(group):
                     members = [replica for replica, group_number in enumerate(group) if group_number == number]
-                    divisor = self.divisor * len(members) / len(group) if self.mean else 1.0
+                    # Running takes the mean of the group; Post adds in the group and divides by all replicas.
+                    divisor = float(len(members)) if self.mean and self._running else self.divisor
                     (value,) = self._sum([gradients[replica] for replica in members], [name], divisor)
                     for replica in members:
                         results[replica][name] = value

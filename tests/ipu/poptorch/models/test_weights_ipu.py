@@ -334,32 +334,46 @@ def test_weights_of_64_bits_live_in_32_on_the_device(poptorch: Any, torch: Any) 
 
 
 GROUPS = {
-    "NoGrouping": (1, (0, 1, 2, 3, 4, 5)),
-    "Consecutive": (2, (0, 0, 1, 1, 2, 2)),
-    "Orthogonal": (2, (0, 1, 2, 0, 1, 2)),
+    "NoGrouping": (1, (0, 1, 2, 3, 4, 5, 6, 7)),
+    "Consecutive": (2, (0, 0, 1, 1, 2, 2, 3, 3)),
+    "Orthogonal": (2, (0, 1, 2, 3, 0, 1, 2, 3)),
 }
-"""The size of a group, and the group of each of six replicas."""
+"""The size of a group, and the group of each of eight replicas."""
 
 
 @pytest.mark.parametrize(
-    ("kind", "mean"),
-    [("NoGrouping", True), ("Consecutive", True), ("Orthogonal", True), ("Consecutive", False)],
-    ids=["NoGrouping", "Consecutive", "Orthogonal", "Consecutive-sum"],
+    ("kind", "reduction"),
+    [
+        pytest.param("NoGrouping", "Post", id="NoGrouping"),
+        pytest.param("Consecutive", "Post", id="Consecutive"),
+        pytest.param("Orthogonal", "Post", id="Orthogonal"),
+        pytest.param("Consecutive", "Sum", id="Consecutive-sum"),
+        pytest.param("NoGrouping", "Running", id="NoGrouping-running"),
+        pytest.param("Orthogonal", "Running", id="Orthogonal-running"),
+    ],
 )
-def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any, kind: str, mean: bool) -> None:
-    """With replicaGrouping the host holds one value per group, which the gradients of its replicas alone change."""
+def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any, kind: str, reduction: str) -> None:
+    """With replicaGrouping the host holds one value per group, which the gradients of its replicas alone change.
+
+    A mean that is taken after reducing divides by the number of all replicas, a running one by that of the group.
+    """
     size, group = GROUPS[kind]
-    config = exact.counts(1, 4, 6)
-    values = torch.arange(1.0, 2 * 6 // size + 1).reshape(-1, 2)
+    accumulation = 1 if reduction == "Running" else 16
+    divisor = {"Post": accumulation * len(group), "Running": size, "Sum": 1}[reduction]
+    config = exact.counts(1, accumulation, len(group))
+    values = torch.arange(1.0, 2 * len(group) // size + 1).reshape(-1, 2)
     model = exact.scale(poptorch)
     model.weight = torch.nn.Parameter(values.clone())
     options = exact.options(poptorch, config)
-    if not mean:
+    if reduction == "Sum":
         options.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
+    elif reduction == "Running":
+        running = poptorch.MeanReductionStrategy.Running
+        options.Training.setMeanAccumulationAndReplicationReductionStrategy(running)
     trainer, _ = exact.trainer(poptorch, chosen=options, model=model)
     one_per_group = poptorch.VariableRetrievalMode.OnePerGroup
     model.weight.replicaGrouping(getattr(poptorch.CommGroupType, kind), size, one_per_group)
-    x, group_of = exact.batch(config), torch.tensor(group * 4)
+    x, group_of = exact.batch(config), torch.tensor(group * accumulation)
 
     for call in range(2):
         out, _ = trainer(x)
@@ -368,5 +382,5 @@ def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any,
         assert_same(out, expected, f"the output of call {call}")
         gradients = torch.sign(expected - 1) * x
         sums = torch.zeros_like(values).index_add(0, group_of, gradients)
-        values = values - exact.RATE * (sums / (4 * size) if mean else sums)
+        values = values - exact.RATE * sums / divisor
         assert_same(model.weight, values, f"the weights of the groups after call {call}")

@@ -166,6 +166,31 @@ def _second_group(original: Original, machine: Any, gradients: Any) -> Any:
     return reduced
 
 
+@patch("groups-average-over-themselves", "reduce", "poptorch.run.machine:TorchMachine._sums",
+       "gradients of a group of replicas are divided by its size, not by the number of all replicas")  # fmt: skip
+def _own_mean(original: Original, machine: Any, gradients: Any) -> Any:
+    reduced = original(machine, gradients)
+    return [_times(machine, each, lambda group, replica: len(group) / group.count(group[replica]), replica)
+            for replica, each in enumerate(reduced)]  # fmt: skip
+
+
+@patch("running-groups-divide-by-all", "reduce", "poptorch.run.machine:TorchMachine._sums",
+       "the running mean of a group of replicas is divided by the number of all replicas")  # fmt: skip
+def _mean_of_all(original: Original, machine: Any, gradients: Any) -> Any:
+    reduced = original(machine, gradients)
+    if not (machine.update_rule and machine.update_rule.running_mean):
+        return reduced
+    return [_times(machine, each, lambda group, replica: group.count(group[replica]) / len(group), replica)
+            for replica, each in enumerate(reduced)]  # fmt: skip
+
+
+def _times(machine: Any, gradients: Any, factor: Any, replica: int) -> Any:
+    """The gradients of a replica, those of weights in groups times a factor."""
+    grouped = machine.group_of
+    return {name: value * factor(grouped[name], replica) if name in grouped else value
+            for name, value in gradients.items()}  # fmt: skip
+
+
 @patch("every-anchor-is-the-first", "streams", "poptorch.compile.compiled:_anchors",
        "all anchored tensors have the values of the first")  # fmt: skip
 def _first_anchor(original: Original, *arguments: Any) -> Any:
