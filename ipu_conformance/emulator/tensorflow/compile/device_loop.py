@@ -122,9 +122,8 @@ def _building(iteration: Iteration) -> Iterator[None]:
         _thread_state.open.pop()
 
 
-def _in_context(body: Body) -> Body:
+def _in_context(body: Body, context: graph_context.GraphContext) -> Body:
     """The body, built in the context of the replica that called the loop; so are the updates that it asks for."""
-    context = graph_context.GraphContext()
 
     def taken(*values: Any) -> List[Any]:
         iteration = current()
@@ -145,11 +144,14 @@ def counted(times: Any, body: Body, values: Sequence[Any]) -> List[Any]:
     """The values after ``times`` iterations of ``values = body(*values)``, of the replica that asks."""
     if tf.executing_eagerly():
         return list(tf.function(lambda: counted(times, body, values), autograph=False)())
-    return replicas.exchange(
-        (_in_context(body), [tf.convert_to_tensor(value) for value in values]),
+    context = graph_context.GraphContext()
+    finished: List[Any] = replicas.exchange(
+        (_in_context(body, context), [tf.convert_to_tensor(value) for value in values]),
         lambda all_: _counted(times, all_),
         "a loop",
     )
+    context.advance()
+    return finished
 
 
 def _counted(times: Any, everyone: List[Tuple[Body, List[Any]]]) -> List[List[Any]]:
@@ -218,11 +220,14 @@ def conditional(
     if tf.executing_eagerly():
         run = tf.function(lambda: conditional(condition, body, values, maximum_iterations), autograph=False)
         return list(run())
-    return replicas.exchange(
-        (condition, _in_context(body), [tf.convert_to_tensor(value) for value in values]),
+    context = graph_context.GraphContext()
+    finished: List[Any] = replicas.exchange(
+        (condition, _in_context(body, context), [tf.convert_to_tensor(value) for value in values]),
         lambda all_: _conditional(all_, maximum_iterations),
         "a loop",
     )
+    context.advance()
+    return finished
 
 
 def _conditional(everyone: List[Any], maximum_iterations: Any) -> List[List[Any]]:

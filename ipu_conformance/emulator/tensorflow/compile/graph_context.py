@@ -7,7 +7,7 @@ is built several times, by replicas and for the micro-batches of a pipeline: its
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
@@ -21,6 +21,8 @@ class GraphContext:
 
     def __init__(self) -> None:
         self._scope = variable_scope.get_variable_scope()
+        self._names = used_names()
+        self._names_after = self._names
         self._creators = list(ops.get_default_graph()._variable_creator_stack)
         with tf.init_scope():
             self._outer_creators = list(ops.get_default_graph()._variable_creator_stack)
@@ -33,7 +35,23 @@ class GraphContext:
             outer = ops.get_default_graph()
         scope = variable_scope.variable_scope(self._scope, auxiliary_name_scope=False)
         with _creators(outer, self._outer_creators), _creators(graph, self._creators), scope:
+            use_names(self._names)
             yield
+            self._names_after = used_names()
+
+    def advance(self) -> None:
+        """Names of layers count on from what was built inside, as after any other code."""
+        use_names(self._names_after)
+
+
+def used_names() -> Dict[str, int]:
+    """How often this thread has opened each variable scope: layers without a name are numbered by it."""
+    return dict(variable_scope.get_variable_scope_store().variable_scopes_count)
+
+
+def use_names(names: Dict[str, int]) -> None:
+    """Number the layers that come as if these variable scopes had been opened."""
+    variable_scope.get_variable_scope_store().variable_scopes_count = dict(names)
 
 
 @contextlib.contextmanager
@@ -54,10 +72,13 @@ def run(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> Lis
 
 
 class Replay:
-    """Remembers the variables of one function."""
+    """Remembers the variables of one function, and where the numbers of its layers begin: after ``follows``, if given."""
 
-    def __init__(self, made: Optional[Callable[[Any], None]] = None) -> None:
+    def __init__(self, made: Optional[Callable[[Any], None]] = None, follows: Optional[Replay] = None) -> None:
         self._variables: List[Any] = []
+        self._names: Optional[Dict[str, int]] = None
+        self._follows = follows
+        self.names_after: Optional[Dict[str, int]] = None
         self._on_made = made or (lambda variable: None)
 
     @contextlib.contextmanager
@@ -95,7 +116,15 @@ class Replay:
                 use_resource=True,
                 custom_getter=_of_its_value,
             ):
+                first = self._names is None
+                if self._names is None:
+                    before = None if self._follows is None else self._follows.names_after
+                    self._names = used_names() if before is None else before
+                use_names(self._names)
                 yield
+                self.names_after = used_names()
+            if first:
+                use_names(self.names_after)
 
 
 def _of_its_value(getter: Callable[..., Any], *args: Any, **settings: Any) -> Any:

@@ -36,7 +36,9 @@ class Functions:
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = programs
         self.number = len(programs[0].stages)
-        self._replays = [Replay() for _ in range(self.number)]
+        self._replays: List[Replay] = []
+        for _ in range(self.number):
+            self._replays.append(Replay(follows=self._replays[-1] if self._replays else None))
         self._used: List[Dict[int, Any]] = [{} for _ in range(self.number)]
         self._structures: List[Any] = [None] * self.number
 

@@ -230,6 +230,7 @@ class _BuildContext:
         self.name_scope = self.graph.get_name_scope()
         self.conversion = ag_ctx.control_status_ctx()
         self.variable_scope = None if self.eager else variable_scope.get_variable_scope()
+        self.names = dict(variable_scope.get_variable_scope_store().variable_scopes_count)
         if not self.eager:
             # A graph of TensorFlow 1 shares its stacks among threads until it is told otherwise.
             self.graph.switch_to_thread_local()
@@ -277,6 +278,8 @@ class _BuildContext:
                 name = f"{self.name_scope}/" if self.name_scope else ""
                 stack.enter_context(ops.name_scope_v1(f"{name}replica_{replica}/" if replica else name or None))
                 stack.enter_context(variable_scope.variable_scope(self.variable_scope, reuse=True if replica else None))
+                # A thread of its own counts the names of layers on from where the caller is.
+                variable_scope.get_variable_scope_store().variable_scopes_count = dict(self.names)
             yield
 
 

@@ -253,3 +253,9 @@ def _one_stage(original: Any, passed: Any, name: str, stages: int) -> Any:
        "evaluation and prediction have the batch size of training")  # fmt: skip
 def _as_in_training(original: Any, estimator: Any, mode: str) -> Any:
     return original(estimator, "train")
+
+
+@patch("unnamed-layers-share-weights", "weights", "tensorflow.compile.graph_context:use_names",
+       "layers without a name are numbered from the beginning in every stage, loop and program")  # fmt: skip
+def _from_the_beginning(original: Any, names: Any) -> None:
+    return None
