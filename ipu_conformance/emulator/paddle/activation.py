@@ -84,8 +84,11 @@ def _change_programs(base: Any) -> None:
     @functools.wraps(stock_run)
     def _run_impl(self: Any, program: Any = None, **arguments: Any) -> Any:
         if executor.is_compiled(program):
-            return executor.run(self, program, **arguments)
-        return stock_run(self, program=program, **arguments)
+            results = executor.run(self, program, **arguments)
+        else:
+            results = stock_run(self, program=program, **arguments)
+        executor.count(program)
+        return results
 
     compiled_program.compile, base.executor.Executor._run_impl = compile, _run_impl
     base.compiler.IpuStrategy.__getattr__ = first_strategy.old_name

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence, Tuple, Union
 import paddle
 from paddle.base.layer_helper import LayerHelper
 
-from ipu_conformance.emulator.paddle.legacy import table
+from ipu_conformance.emulator.paddle.legacy import decays, table
 from ipu_conformance.emulator.paddle.legacy.table import Old
 
 Numbers = Union[int, Sequence[int]]
@@ -380,7 +380,8 @@ ROWS: Tuple[Old, ...] = (
 )  # fmt: skip
 """The layers and ops that Paddle 2 still has, in whatever words."""
 
-_FUNCTIONS = table.functions(ROWS)
+_FUNCTIONS = table.functions((*ROWS, *decays.ROWS))
+_FUNCTIONS["learning_rate_scheduler"] = decays  # type: ignore[assignment]
 
 
 def __getattr__(name: str) -> Any:

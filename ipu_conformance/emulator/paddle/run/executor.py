@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 from paddle.base import core
 from paddle.base.executor import global_scope
+from paddle.base.framework import default_main_program
 
 from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile import environment, subprograms
@@ -68,3 +69,11 @@ def _one_feed(feed: Optional[Any]) -> Dict[str, Any]:
 def _schedule(scheduler: Any, scope: Any) -> None:
     """Write the scheduler's learning rate where the program keeps it, as the stock executor does."""
     core.get_variable_tensor(scope, scheduler._var_name).set(np.array([scheduler()], np.float32), core.CPUPlace())
+
+
+def count(program: Any) -> None:
+    """Tell a learning rate that counts the runs of its program of one more."""
+    program = default_main_program() if program is None else program
+    after_run = getattr(getattr(program, "lr_scheduler", None), "after_run", None)
+    if after_run is not None:
+        after_run()

@@ -147,6 +147,69 @@ def test_an_optimizer_of_old_makes_the_oracle_s_step(paddle: Any, fluid: Any, na
     check.identical(actual=device.value("w"), expected=float32(expected.weight), what="the weight")
 
 
+DECAYS: Mapping[str, Tuple[Callable[[Any], Any], Tuple[float, ...]]] = {
+    "exponential_decay": (lambda layers: layers.exponential_decay(8.0, 2, 0.25), (8, 4, 2, 1)),
+    "exponential_decay-stairs": (
+        lambda layers: layers.exponential_decay(8.0, decay_steps=2, decay_rate=0.25, staircase=True),
+        (8, 8, 2, 2),
+    ),
+    "natural_exp_decay": (lambda layers: layers.natural_exp_decay(8.0, 1, float(np.log(2))), (8, 4, 2, 1)),
+    "inverse_time_decay": (lambda layers: layers.inverse_time_decay(8.0, 2, 1.0, staircase=True), (8, 8, 4, 4)),
+    "polynomial_decay": (lambda layers: layers.polynomial_decay(9.0, 3, end_learning_rate=3.0), (9, 7, 5, 3, 3)),
+    "polynomial_decay-cycle": (
+        lambda layers: layers.polynomial_decay(12.0, 2, 4.0, power=2.0, cycle=True),
+        (12, 6, 4, 4.5, 4),
+    ),
+    "piecewise_decay": (lambda layers: layers.piecewise_decay([1, 3], values=[8.0, 4.0, 1.0]), (8, 4, 4, 1)),
+    "noam_decay": (lambda layers: layers.noam_decay(4, 4, 32.0), (2, 4, 6, 8)),
+    "cosine_decay": (lambda layers: layers.cosine_decay(8.0, step_each_epoch=2, epochs=2), (8, 8, 4, 4)),
+    "linear_lr_warmup": (lambda layers: layers.linear_lr_warmup(8.0, 3, 1.0, 7.0), (1, 3, 5, 8)),
+    "linear_lr_warmup-decay": (
+        lambda layers: layers.linear_lr_warmup(layers.piecewise_decay([2, 4], [8.0, 4.0, 2.0]), 2, 1.0, 3.0),
+        (1, 2, 4, 4, 2),
+    ),
+}
+"""A learning rate of old, and what it is in the first runs by the formulas of its documentation."""
+
+
+@pytest.mark.parametrize("name", DECAYS)
+def test_a_decay_of_old_counts_runs(paddle: Any, fluid: Any, name: str) -> None:
+    """Every run of the training program makes a step with the rate of its number; evaluations do not count."""
+    ask, rates = DECAYS[name]
+    x = fluid.data("x", [4, 2], "float32")
+    weight = fluid.layers.create_parameter(
+        [2], "float32", name="w", default_initializer=fluid.initializer.Constant(0.0)
+    )
+    cost = fluid.layers.mean(fluid.layers.elementwise_mul(x, weight))
+    test = fluid.default_main_program().clone(for_test=True)
+    fluid.optimizer.SGD(learning_rate=ask(fluid.layers)).minimize(cost)
+    executor = started(paddle)
+    device = compiled(paddle, [cost], training=True)
+    seen = []
+    for _ in rates:
+        device.run(np.full((4, 2), 2.0, np.float32))
+        device.sync()
+        seen.append(device.value("w").copy())
+        executor.run(test, feed={"x": X[:, :2].repeat(2, 0)}, fetch_list=[cost.name])
+
+    # The mean over two columns of samples of 2 has the gradient 1 for each weight.
+    expected = -np.cumsum(rates)[:, np.newaxis].repeat(2, 1)
+    check.identical(actual=np.stack(seen), expected=float32(expected), what="the weight after each run")
+
+
+def test_a_decay_of_old_needs_a_program(paddle: Any, fluid: Any) -> None:
+    """In dynamic mode a decay is refused in one sentence."""
+    paddle.disable_static()
+    with check.raises(NotImplementedError, match=r"use a scheduler of paddle\.optimizer\.lr", what="a dynamic decay"):
+        fluid.layers.noam_decay(4, 4)
+
+
+def test_pieces_have_a_value_more_than_boundaries(fluid: Any) -> None:
+    """piecewise_decay needs a value for each interval."""
+    with check.raises(ValueError, match="2 values for 2 boundaries", what="piecewise_decay"):
+        fluid.layers.learning_rate_scheduler.piecewise_decay([1, 3], [8.0, 4.0])
+
+
 @pytest.mark.parametrize("files", [{}, {"model_filename": "model", "params_filename": "params"}], ids=["many", "two"])
 def test_an_inference_model_of_old_comes_back(paddle: Any, fluid: Any, tmp_path: Path, files: Any) -> None:
     """A saved folder has the model, its feeds, its targets and its weights, which the device computes with."""
@@ -191,7 +254,7 @@ def test_the_classes_for_ipus_have_their_old_places(paddle: Any, fluid: Any) -> 
     check.holds(paddle.fluid is fluid, "paddle.fluid is another module than the one that is imported.")
 
 
-@pytest.mark.parametrize("name", ["dynamic_lstm", "StaticRNN", "piecewise_decay"])
+@pytest.mark.parametrize("name", ["dynamic_lstm", "StaticRNN"])
 def test_what_paddle_no_longer_has_is_one_sentence(fluid: Any, name: str) -> None:
     """A name without an equivalent is refused by name."""
     with check.raises(AttributeError, match=rf"paddle\.fluid\.layers\.{name} is a name of Paddle's old API", what=name):

@@ -138,6 +138,10 @@ for _name, _area, _place, _what, _wrong in (
      "a feed of old has the shape that it is given, without a batch in front", _without_batch),
     ("paddle-fluid-classes-of-its-own", "plan", "paddle.legacy.compiler:__getattr__",
      "old names of classes for IPUs stand for other classes", result(_of_their_own)),
+    ("paddle-fluid-decays-stand-still", "update", "paddle.run.executor:count",
+     "learning rates of old keep the rate of the first run", always(None)),
+    ("paddle-fluid-decays-a-run-early", "update", "paddle.legacy.decays:Decay.get_lr",
+     "a learning rate of old is that of the run after", lambda original, decay: decay.rule(decay.last_epoch + 1)),
     ("paddle-fluid-refuses-without-a-reason", "plan", "paddle.legacy.table:missing",
      "a name that Paddle no longer has is refused without a reason", _without_a_reason),
 ):  # fmt: skip
