@@ -93,6 +93,45 @@ class AccumulateOuterFragmentSchedule(enum.IntEnum):
     OverlapMemoryOptimized = 3
 
 
+class AnchorReturnTypeId(enum.IntEnum):
+    """Which micro-batches of an anchored tensor come back."""
+
+    Final = 0
+    EveryN = 1
+    All = 2
+    Sum = 3
+
+
+class AnchorReturnType:
+    """Which micro-batches of an anchored tensor come back, by name; EveryN has a period, and no other has."""
+
+    def __init__(self, anchorReturnTypeString: str, returnPeriod: Optional[int] = None) -> None:  # noqa: N803
+        names = {member.name.lower(): member for member in AnchorReturnTypeId}
+        if anchorReturnTypeString.lower() not in names:
+            raise popart_exception(f"Unknown anchor return type {anchorReturnTypeString!r}: use Final, EveryN, All or Sum")
+        self._id = names[anchorReturnTypeString.lower()]
+        if self._id != AnchorReturnTypeId.EveryN:
+            self._refuse_period(returnPeriod is not None)
+        elif returnPeriod is None:
+            raise popart_exception("Must specify return period with option 'EVERYN'")
+        elif returnPeriod <= 0:
+            raise popart_exception(f"Anchor return period must be greater than zero, but it is {returnPeriod}")
+        self._period = returnPeriod
+
+    def id(self) -> AnchorReturnTypeId:
+        """The kind."""
+        return self._id
+
+    def rp(self) -> Optional[int]:
+        """The period of EveryN."""
+        self._refuse_period(self._id != AnchorReturnTypeId.EveryN)
+        return self._period
+
+    def _refuse_period(self, asked: bool) -> None:
+        if asked:
+            raise popart_exception(f"A return period should not be supplied for this anchor return type, {self._id.name}")
+
+
 @dataclass
 class AutomaticLossScalingSettings:
     """How the loss scaling follows the gradients."""

@@ -35,7 +35,7 @@ from torch.fx import traceback as fx_traceback
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from ipu_conformance.emulator.poptorch.compile import blocks, no_grad, substitutes
+from ipu_conformance.emulator.poptorch.compile import blocks, no_grad, slicing, substitutes
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.run.arguments import know_containers
 
@@ -62,6 +62,7 @@ class LossCollector(TorchFunctionMode):
         super().__init__()
         self.losses: List[torch.Tensor] = []
         self._loss_functions = _torch_losses()
+        self._offsets = slicing.Offsets()
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Optional[Mapping[str, Any]] = None
@@ -70,8 +71,11 @@ class LossCollector(TorchFunctionMode):
         forward = blocks.current_forward()
         if function in _CONVOLUTIONS and forward is not None:
             forward.convolutions += 1
+        if function is torch.Tensor.__getitem__ and slicing.is_on_the_device(args[1]):
+            return slicing.sliced(*args, self._offsets)
         call, args, keywords = substitutes.captured(function, args, dict(kwargs or {}))
         result = call(*args, **keywords)
+        self._offsets.note(function, args, result)
         if function in self._loss_functions:
             self.losses.append(result)
         return result

@@ -75,6 +75,13 @@ SLICE_START = refuse(
     error=ERROR,
     sentence="The start of poptorch.{name} has type {start.dtype}: use an integer",
 )
+COMPUTED_SIZE = refuse(
+    "poptorch.slice-of-computed-size",
+    when=lambda start, stop: start is None or start is not stop,
+    error=ERROR,
+    sentence="A slice begins or ends at a tensor, and its size depends on values that are known on the device only: "
+    "write x[start : start + size] with a constant size, or use poptorch.dynamic_slice",
+)
 PIECES = refuse(
     "poptorch.pieces",
     when=lambda factor, extent: not isinstance(factor, int) or factor < 1 or extent % factor,

@@ -23,8 +23,11 @@ NUMBERS = {
     "VirtualGraphMode.Manual": 1,
     "SyntheticDataMode.RandomNormal": 2,
     "ExecutionPhaseSchedule.BatchClusteredIO": 2,
+    "AnchorReturnTypeId.Final": 0,
+    "AnchorReturnTypeId.EveryN": 1,
+    "AnchorReturnTypeId.All": 2,
 }
-"""Members and their numbers, by PopART's ``sessionoptions.hpp``."""
+"""Members and their numbers, by PopART's ``sessionoptions.hpp`` and ``dataflow.hpp``."""
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -33,6 +36,29 @@ def test_a_member_has_its_number(popart: Any, name: str) -> None:
     kind, member = name.split(".")
 
     check.equal(actual=int(getattr(getattr(popart, kind), member)), expected=NUMBERS[name], what=f"int(popart.{name})")
+
+
+def test_an_anchor_tells_its_kind_and_period(popart: Any) -> None:
+    """The name of a kind is read without regard to case, and EveryN has a period."""
+    kinds = [popart.AnchorReturnType(name).id() for name in ("Final", "ALL", "sum")]
+    every = popart.AnchorReturnType("EveryN", 3)
+
+    expected = [getattr(popart.AnchorReturnTypeId, name) for name in ("Final", "All", "Sum", "EveryN")]
+    check.equal(actual=[*kinds, every.id()], expected=expected, what="the list of kinds")
+    check.equal(actual=every.rp(), expected=3, what="the period")
+
+
+@pytest.mark.parametrize("given", [("EveryN",), ("EveryN", 0), ("All", 2), ("Some",)], ids=str)
+def test_an_anchor_of_every_nth_alone_has_a_period(popart: Any, given: Any) -> None:
+    """EveryN needs a period above zero, other kinds have none, and there are no other kinds."""
+    with check.raises(popart.popart_exception, what=f"AnchorReturnType{given}"):
+        popart.AnchorReturnType(*given)
+
+
+def test_other_anchors_tell_no_period(popart: Any) -> None:
+    """The period of an anchor that is not EveryN cannot be read."""
+    with check.raises(popart.popart_exception, what="the period of Final"):
+        popart.AnchorReturnType("Final").rp()
 
 
 @pytest.mark.emulator
