@@ -122,7 +122,8 @@ def _confirmed(
     families: Sequence[str],
 ) -> Confirmation:
     noticed = {run["fault"] for run in runs if run["verdict"] == Verdict.KILLED}
-    matrix = table.gathered(name, described, families, runs)
+    tried = [run for run in runs if run["verdict"] != Verdict.SKIPPED]
+    matrix = table.gathered(name, described, families, tried)
     return Confirmation(
         len(claimed),
         [fault for fault in claimed if fault not in noticed],

@@ -78,7 +78,7 @@ def test_a_fault_that_leaves_something_behind_spoils_the_process(tmp_path):
 
 
 def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
-    """What was tried before the process was spoiled is not tried again, and a case that is gone notices nothing."""
+    """What was tried before the process was spoiled is not tried again; a case or a function that is gone is said."""
     loop: Any = _Device(Verdict.KILLED, Verdict.PASSED, Verdict.PASSED)
     loop.cases = dict.fromkeys(["test_a.py::test_one", "test_a.py::test_two"])
     monkeypatch.setattr(session, "wake", lambda framework: None)
@@ -86,6 +86,7 @@ def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
     kills = {
         "inert": ["test_a.py::test_one", "test_a.py::test_two", "test_a.py::test_gone"],
         "known": ["test_a.py::test_one"],
+        "slip:core.streams:gone": ["test_a.py::test_one"],
     }
     path = tmp_path / "paddle.confirm0.jsonl"
     with path.open("w", encoding="utf-8") as out:
@@ -97,4 +98,5 @@ def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
         ("inert", "test_a.py::test_one"): "killed",
         ("inert", "test_a.py::test_two"): "passed",
         ("inert", "test_a.py::test_gone"): "skipped",
+        ("slip:core.streams:gone", "test_a.py::test_one"): "skipped",
     }
