@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 import pytest
 
@@ -73,17 +73,17 @@ def test_the_host_computes_while_compiling(poptorch: Any, torch: Any) -> None:
 
 def test_tensors_know_where_they_are(poptorch: Any, torch: Any) -> None:
     """Inside forward inputs, weights and results are on an IPU, and what forward made is too; outside they are not."""
-    places: List[str] = []
 
     def forward(model: Any, x: Any) -> Any:
+        places = [tensor.device.type for tensor in (x, model.weight, torch.ones(2))]
+        check.equal(actual=places, expected=["ipu"] * 3, what="the devices of an input, a weight and a new tensor")
         result = x * model.weight
-        places.extend(tensor.device.type for tensor in (x, model.weight, result, torch.ones(2)))
+        check.equal(actual=result.device.type, expected="ipu", what="the device of a result")
         return result
 
     model = as_model(forward, weight=torch.nn.Parameter(torch.ones(2)))
     poptorch.inferenceModel(model)(torch.ones(2))
 
-    check.equal(actual=places, expected=["ipu"] * 4, what="the devices of the tensors")
     check.equal(actual=model.weight.device.type, expected="cpu", what="the device of the weight outside")
 
 
