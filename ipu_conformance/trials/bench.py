@@ -102,6 +102,7 @@ class Bench:
         )
         wanted: Tuple[int, ...] = ()
         if differentiable:
+            assert row.op.vjp is not None  # or it would have no gradient
             with np.errstate(all="ignore"):
                 pulled = row.op.vjp(cotangents[0], *made.samples[0].inputs, **made.attributes)
             wanted = tuple(place for place, gradient in enumerate(pulled) if gradient is not None)

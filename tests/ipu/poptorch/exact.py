@@ -89,6 +89,13 @@ def trainer(
     return poptorch.trainingModel(model, chosen, sgd(model)), model
 
 
+def ran(poptorch: Any) -> Tuple[Any, Any]:
+    """The training model of ``scale`` after one call, and the model that it wraps."""
+    executor, model = trainer(poptorch)
+    executor(samples(1))
+    return executor, model
+
+
 def plain_run(x: Any, config: RunConfig, *, calls: int = 1) -> Run:
     """The oracle's run of ``scale`` with one update per device iteration, on the same batch in every call."""
     record = exact.train(exact.products(), np.tile(x.numpy(), (calls, 1)), replace(config, steps=calls))

@@ -27,8 +27,7 @@ def test_wrapping_twice_is_refused(poptorch: Any) -> None:
 
 def test_destroying_allows_wrapping_again(poptorch: Any) -> None:
     """After destroy, which does nothing the second time, a model can be wrapped and trained again."""
-    trainer, model = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, model = exact.ran(poptorch)
     for _ in range(2):
         trainer.destroy()
         check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled() after destroy")
@@ -75,8 +74,7 @@ def test_a_model_that_is_not_compiled_says_so(poptorch: Any, name: str, destroye
 
 def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any) -> None:
     """A training model without references gives the user's model its classes back."""
-    trainer, model = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, model = exact.ran(poptorch)
     del trainer
     gc.collect()
 
@@ -166,8 +164,7 @@ def test_only_what_is_attached_can_be_detached(poptorch: Any, ran: bool) -> None
 
 def test_attaching_twice_is_refused(poptorch: Any) -> None:
     """Only what is detached can be attached."""
-    trainer, _ = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, _ = exact.ran(poptorch)
 
     with check.raises(poptorch.Error, match="Device is already attached", what="attaching a model twice"):
         trainer.attachToDevice()
@@ -202,8 +199,7 @@ def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
 
 def test_weights_changed_while_detached_are_uploaded(poptorch: Any, torch: Any) -> None:
     """Attaching sends the host's weights."""
-    trainer, model = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, model = exact.ran(poptorch)
     trainer.detachFromDevice()
     with torch.no_grad():
         model.weight.copy_(torch.tensor([3.0, 5.0]))
@@ -233,8 +229,7 @@ def test_momentum_survives_detaching(poptorch: Any, torch: Any, kind: str) -> No
 @pytest.mark.parametrize("name", ["copyWeightsToHost", "copyWeightsToDevice"])
 def test_copies_need_a_device(poptorch: Any, name: str) -> None:
     """Weights cannot be copied while the model is detached."""
-    trainer, _ = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, _ = exact.ran(poptorch)
     trainer.detachFromDevice()
 
     with check.raises(poptorch.Error, match="Device is not attached", what=f"{name} of a detached model"):
@@ -257,8 +252,7 @@ def test_attributes_are_those_of_the_model(poptorch: Any) -> None:
 
 def test_latencies_are_measured(poptorch: Any) -> None:
     """After a run each latency has a least, a largest and a mean, and the whole is at least its parts."""
-    trainer, _ = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, _ = exact.ran(poptorch)
 
     parts = [trainer.getHostIpuLatency(), trainer.getComputeLatency(), trainer.getIpuHostLatency()]
     whole = trainer.getLatency()
@@ -271,8 +265,7 @@ def test_latencies_are_measured(poptorch: Any) -> None:
 
 def test_perf_counters_have_a_row_for_each_tensor(poptorch: Any) -> None:
     """One input and two outputs have moments that follow one another."""
-    trainer, _ = exact.trainer(poptorch)
-    trainer(exact.samples(1))
+    trainer, _ = exact.ran(poptorch)
 
     counters, tensors = trainer.getPerfCounters(), {"input": 1, "input_complete": 1, "output": 2, "output_complete": 2}
 

@@ -258,6 +258,11 @@ def check_trained(trained: Trained, config: RunConfig, name: str = "mlp") -> Non
     )
 
 
+def stages_of(model: Any) -> List[Any]:
+    """The stages of a model of any kind, call by call."""
+    return [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
+
+
 def momentum(config: RunConfig) -> RunConfig:
     """A configuration with Keras' momentum, whose velocity holds the learning rate."""
     return replace(config, optimizer=optimizer("sgd", momentum=0.5, rate_in_velocity=True))

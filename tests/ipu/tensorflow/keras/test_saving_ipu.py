@@ -15,7 +15,7 @@ from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches
 
 from ...training import cut
-from .nets import MLP, PLAIN, Keras, adam, check_trained, momentum
+from .nets import MLP, PLAIN, Keras, adam, check_trained, momentum, stages_of
 
 CONFIGS = {
     "plain": PLAIN,
@@ -210,11 +210,11 @@ def test_stages_and_options_are_saved(keras: Keras, tf: Any, tmp_path: Path, for
     path = str(tmp_path / FORMATS[form])
     first, second = halves(keras, STAGED)
     with keras.ready(STAGED, kind) as model:
-        before = [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
+        before = stages_of(model)
         model.fit(first, verbose=0)
         model.save(path)
         restored = tf.keras.models.load_model(path)
-        after = [one.pipeline_stage for one in restored.get_pipeline_stage_assignment()]
+        after = stages_of(restored)
         keras.compile(restored, STAGED, optimizer=restored.optimizer)
         restored.fit(second, verbose=0)
 

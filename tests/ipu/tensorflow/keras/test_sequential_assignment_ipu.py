@@ -9,6 +9,8 @@ import pytest
 
 from ipu_conformance import check
 
+from .nets import stages_of
+
 
 @pytest.fixture
 def keras_ipu(tf: Any, ipu: Any) -> Any:
@@ -34,8 +36,7 @@ def assignments(keras_ipu: Any, model: Any, stages: List[Any]) -> List[Any]:
 def check_stages(model: Any, expected: List[Any]) -> None:
     """The assignments that a model returns have these stages, in the order of its layers."""
     __tracebackhide__ = True
-    stages = [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
-    check.equal(actual=stages, expected=expected, what="the stages of the layers")
+    check.equal(actual=stages_of(model), expected=expected, what="the stages of the layers")
 
 
 def test_stages_are_integers(model: Any) -> None:

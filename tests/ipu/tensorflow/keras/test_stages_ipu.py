@@ -11,16 +11,11 @@ import pytest
 from ipu_conformance import check
 
 from ...training import cut
-from .nets import KINDS, PLAIN, Keras, check_trained
+from .nets import KINDS, PLAIN, Keras, check_trained, stages_of
 
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)
 LAYERS = ["fc1", "act1", "fc2", "act2", "fc3", "act3", "fc4"]
 STAGES = list(CUT.stages)
-
-
-def assigned(model: Any) -> List[Any]:
-    """The stages of a model of any kind."""
-    return [one.pipeline_stage for one in model.get_pipeline_stage_assignment()]
 
 
 def assign(model: Any, kind: str, stages: List[int]) -> None:
@@ -105,7 +100,7 @@ def test_an_assignment_that_is_set_is_returned(keras: Keras, kind: str) -> None:
         model = keras.build(kind)
         assign(model, kind, STAGES)
 
-        check.equal(actual=assigned(model), expected=STAGES, what="the stages of the layers")
+        check.equal(actual=stages_of(model), expected=STAGES, what="the stages of the layers")
 
 
 @pytest.mark.ipus(2)
@@ -123,7 +118,7 @@ def test_an_assignment_that_is_set_is_run(keras: Keras, kind: str) -> None:
 def test_a_model_without_stages_has_none_assigned(keras: Keras, kind: str) -> None:
     """A model returns its layers without a stage."""
     with keras.scope(PLAIN):
-        stages = assigned(keras.build(kind))
+        stages = stages_of(keras.build(kind))
 
     check.equal(actual=stages, expected=UNASSIGNED, what="the stages of the layers")
 
@@ -138,7 +133,7 @@ def test_a_reset_takes_the_pipeline_back(keras: Keras, kind: str) -> None:
         model.reset_pipeline_stage_assignment()
         keras.compile(model, config)
 
-        check.equal(actual=assigned(model), expected=UNASSIGNED, what="the stages after the reset")
+        check.equal(actual=stages_of(model), expected=UNASSIGNED, what="the stages after the reset")
         model.fit(keras.dataset(config), verbose=0)
 
     check_trained(keras.trained(model), config)

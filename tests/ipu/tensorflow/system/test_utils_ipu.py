@@ -122,19 +122,16 @@ def test_a_configuration_that_was_asked_for_can_be_put_in_force(ipu: Any, config
     check.equal(actual=number(ipu), expected=2, what="the number of IPUs in the device")
 
 
-def test_a_configuration_in_force_does_not_change(ipu: Any, config: Any) -> None:
+def test_a_configuration_in_force_does_not_change(ipu: Any, configure: Callable[..., Any]) -> None:
     """What is set after a configuration was put in force has no effect until it is put in force again."""
-    config.auto_select_ipus = 2
-    config.configure_ipu_system()
-    config.auto_select_ipus = 4
+    configure(2).auto_select_ipus = 4
 
     check.equal(actual=number(ipu), expected=2, what="the number of IPUs in the device")
 
 
-def test_the_same_configuration_again_says_nothing(ipu: Any, config: Any, said: Any) -> None:
+def test_the_same_configuration_again_says_nothing(configure: Callable[..., Any], said: Any) -> None:
     """Putting an equal configuration in force again is silent."""
-    config.auto_select_ipus = 2
-    config.configure_ipu_system()
+    config = configure(2)
     config.configure_ipu_system()
     copy.deepcopy(config).configure_ipu_system()
 
@@ -142,10 +139,11 @@ def test_the_same_configuration_again_says_nothing(ipu: Any, config: Any, said: 
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("auto_select_ipus", 4), ("allow_recompute", True)])
-def test_another_configuration_replaces_the_first(ipu: Any, config: Any, said: Any, attribute: str, value: Any) -> None:
+def test_another_configuration_replaces_the_first(
+    ipu: Any, configure: Any, said: Any, attribute: str, value: Any
+) -> None:
     """A configuration that differs replaces the one in force, and the log warns of it."""
-    config.auto_select_ipus = 2
-    config.configure_ipu_system()
+    config = configure(2)
     setattr(config, attribute, value)
     config.configure_ipu_system()
 
@@ -153,10 +151,9 @@ def test_another_configuration_replaces_the_first(ipu: Any, config: Any, said: A
     check.equal(actual=number(ipu), expected=config.auto_select_ipus, what="the number of IPUs in the device")
 
 
-def test_without_a_reset_another_configuration_is_refused(tf: Any, ipu: Any, config: Any) -> None:
+def test_without_a_reset_another_configuration_is_refused(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
     """With reset_configuration=False a system is configured once; the first configuration stays."""
-    config.auto_select_ipus = 2
-    config.configure_ipu_system()
+    config = configure(2)
     config.auto_select_ipus = 4
     with check.raises(tf.errors.OpError, match="", what="another configuration without a reset"):
         ipu.utils.configure_ipu_system(config, reset_configuration=False)
