@@ -11,6 +11,7 @@ from ipu_conformance.oracle import regression
 from ipu_conformance.oracle.regression import BATCH, BIAS, INPUTS, OUTPUTS, START, WEIGHT, Call, X, Y
 
 from ..lazily import torch
+from ..on_device import as_model
 
 Array = np.ndarray
 Make = Callable[[Any], Any]
@@ -62,24 +63,18 @@ class Problem:
         pipelined: bool = False,
         options: Optional[Any] = None,
     ) -> None:
-        class Regression(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.layer = torch.nn.Linear(INPUTS, OUTPUTS)
-                self.loss = torch.nn.MSELoss()
-
-            def forward(self, x: Any, y: Any) -> Any:
-                if not pipelined:
-                    out = self.layer(x)
-                    return out, self.loss(out, y)
-                with poptorch.Block("weight", ipu_id=0):
-                    out = torch.nn.functional.linear(x, self.layer.weight)
-                with poptorch.Block("bias", ipu_id=1):
-                    out = out + self.layer.bias
-                    return out, self.loss(out, y)
+        def forward(model: Any, x: Any, y: Any) -> Any:
+            if not pipelined:
+                out = model.layer(x)
+                return out, model.loss(out, y)
+            with poptorch.Block("weight", ipu_id=0):
+                out = torch.nn.functional.linear(x, model.layer.weight)
+            with poptorch.Block("bias", ipu_id=1):
+                out = out + model.layer.bias
+                return out, model.loss(out, y)
 
         self.samples = accumulation * replicas * BATCH
-        self.model = Regression()
+        self.model = as_model(forward, layer=torch.nn.Linear(INPUTS, OUTPUTS), loss=torch.nn.MSELoss())
         self.model.load_state_dict({name: torch.tensor(value) for name, value in START.items()})
         self.optimizer = make(self.model)
         options = poptorch.Options() if options is None else options
