@@ -9,15 +9,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
-from .placed import (
-    assert_infers,
-    assert_placed,
-    chain,
-    options,
-    placed,
-    placements,
-    samples,
-)
+from .placed import assert_infers, assert_placed, chain, options, placed, placements, samples
 
 
 def _sharded(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
