@@ -18,6 +18,12 @@ def tf() -> Any:
     return importlib.import_module("tensorflow")
 
 
+@pytest.fixture(scope="module")
+def tf_of_file(request: pytest.FixtureRequest, tf: Any) -> None:
+    """Gives a file its ``tf``, for functions beside its tests: nothing imports TensorFlow when tests are collected."""
+    request.module.tf = tf
+
+
 @pytest.fixture(autouse=True)
 def unconfigured() -> Iterator[None]:
     """No configuration is in force, whatever ran before in this process, and none is left behind."""

@@ -12,21 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.keras import feeding, options, partition
 from ipu_conformance.emulator.tensorflow.keras.partition import Call
 from ipu_conformance.emulator.tensorflow.run import accumulation, training
 from tests.unit.examples import at_most
 
+pytestmark = pytest.mark.usefixtures("tf_of_file")
+
 tf: Any = None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tensorflow() -> None:
-    """TensorFlow on the emulator, imported when the first test runs."""
-    global tf
-    hook.install("tensorflow")
-    tf = importlib.import_module("tensorflow")
 
 
 # Steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any, List
 
@@ -11,20 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.tensorflow.run import collectives, replicas, variables
 from ipu_conformance.emulator.tensorflow.run.replicas import ReplicaError
 from tests.unit.examples import at_most
 
+pytestmark = pytest.mark.usefixtures("tf_of_file")
+
 tf: Any = None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tensorflow() -> None:
-    """TensorFlow on the emulator, imported when the first test runs and not when tests are collected."""
-    global tf
-    hook.install("tensorflow")
-    tf = importlib.import_module("tensorflow")
 
 
 def test_every_replica_knows_its_number() -> None:

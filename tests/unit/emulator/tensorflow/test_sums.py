@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Callable, List
 
 import numpy as np
 import pytest
 
-from ipu_conformance.emulator import hook
+pytestmark = pytest.mark.usefixtures("tf_of_file")
 
 tf: Any = None
 
 LARGE = float(2**24)
 """One more than this float32 does not hold: (LARGE + 1) + 1 is LARGE, and (1 + 1) + LARGE is not."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tensorflow() -> None:
-    """TensorFlow on the emulator, imported when the first test runs and not when tests are collected."""
-    global tf
-    hook.install("tensorflow")
-    tf = importlib.import_module("tensorflow")
 
 
 def added(values: List[Any]) -> Any:
