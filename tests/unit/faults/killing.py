@@ -177,6 +177,7 @@ def list_of_kills() -> str:
         "assertion of it fails under the fault; `tests/unit/faults` shows it. This page is written by",
         "`python -m tests.unit.faults.killing`.",
     ]
+    lines += ["", "## Dumps that are executed", *_dumps()]
     for front_end, name in FRONT_ENDS.items():
         lines += ["", f"## {name}", *_section(front_end)]
     return "\n".join(lines) + "\n"
@@ -199,6 +200,36 @@ def list_of_refusals() -> str:
             words = " ".join(sentence.split()).replace("|", "\\|")
             lines.append(f"| {rule.partition('.')[2]} | `{kind}` | {words} |")
     return "\n".join(lines) + "\n"
+
+
+DUMPS = (
+    "all-reduce-lost", "all-reduce-twice", "wrong-stage", "cast-lost", "bias-lost", "sub-swapped", "wrong-axis",
+    "accumulation-lost", "weight-stale", "loss-not-scaled", "momentum-halved", "wrong-gradient", "copy-lost",
+)  # fmt: skip
+"""What a dump can tell wrongly on any front end."""
+NO_DUMP_FAULT = {
+    ("paddle", "cast-lost"): "its trained nets have no casts",
+    ("paddle", "sub-swapped"): "its trained nets have no differences",
+    ("tensorflow", "wrong-stage"): "a function has no stages",
+    ("tensorflow", "loss-not-scaled"): "its runs scale no loss",
+    ("tensorflow", "copy-lost"): "a function has no copies",
+}
+
+
+def _dumps() -> List[str]:
+    """Every fault of dumps on each front end, with the case that executes the dump."""
+    names = list(FRONT_ENDS)
+    lines = ["", f"| the dump | {' | '.join(FRONT_ENDS.values())} |", "|---|" + "---|" * len(names)]
+    killers = {front_end: kills(front_end)["dumps"] for front_end in names}
+    for fault in DUMPS:
+        cells = [
+            NO_DUMP_FAULT[front_end, fault]
+            if (front_end, fault) in NO_DUMP_FAULT
+            else f"`{named(front_end, killers[front_end][f'{front_end}-dump-{fault}'])}`"
+            for front_end in names
+        ]
+        lines.append(f"| {fault} | {' | '.join(cells)} |")
+    return lines
 
 
 def _section(front_end: str) -> List[str]:
