@@ -413,6 +413,38 @@ def test_phases_are_marked(poptorch: Any, torch: Any, kind: str, ipus: Any) -> N
     assert_sound(ir, BY_NAME["inference"], "copies")
 
 
+PHASED = {"Tanh": [0, 1, 2, 3], "TanhGrad": [3, 4, 5, 6]}
+
+
+def test_the_phases_of_the_backward_pass_mirror_those_of_the_forward_pass(poptorch: Any, torch: Any) -> None:
+    """Of four phases the last turns back in itself, and the gradients of the others are in three more."""
+    names = ("one", "two", "three", "four")
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+
+        def forward(self, x: Any) -> Any:
+            with poptorch.Block(names[0]):
+                x = torch.tanh(x * self.weight)
+            for name in names[1:-1]:
+                with poptorch.Block(name):
+                    x = torch.tanh(x)
+            with poptorch.Block(names[-1]):
+                return poptorch.identity_loss(torch.tanh(x).sum(), reduction="none")
+
+    phases = [poptorch.Phase(poptorch.Stage(name)) for name in names]
+    options = poptorch.Options().setExecutionStrategy(poptorch.SerialPhasedExecution(phases))
+    model = Model()
+    trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.5))
+    trainer.compile(torch.zeros(2, 3))
+    ir = read(trainer)
+
+    found = {kind: [op.attributes["__execution_phase"] for op in ir.ops if plain(op) == kind] for kind in PHASED}
+    check.equal(actual=found, expected=PHASED, what="the phases of layers and of their gradients")
+
+
 def test_every_gradient_is_clipped_by_one_factor(poptorch: Any) -> None:
     """With max_grad_norm the squares of all gradients make one factor, and every update reads a product with it."""
     ir = read(compiled(BY_NAME["accumulating"], make(poptorch, "SGD", max_grad_norm=0.5)))

@@ -181,6 +181,13 @@ def _numbered_on(original: Original, execution: Any, place: Any) -> Any:
     return place if place.stage is None else place._replace(stage=2 * (execution.stages - 1) + place.stage)
 
 
+@patch("poptorch-ir-backward-phases-go-on", "ir", "popart.lowering:Execution.phase",
+       "the phases of the backward pass are those of the layers, after the forward pass")  # fmt: skip
+def _phases_go_on(original: Original, execution: Any, stage: int) -> int:
+    forward = stage if stage < execution.stages else 2 * (execution.stages - 1) - stage
+    return original(execution, forward) + (max(execution.phases or (0,)) if stage >= execution.stages else 0)
+
+
 @patch("state-not-sent-to-the-third-replica", "update", "poptorch.optim.optimizers:Optimizer._upload",
        "a state that is loaded reaches two replicas")  # fmt: skip
 def _two_replicas(original: Original, optimizer: Any) -> None:
