@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Mapping, Sequence, Tuple
 
-FLOAT, INT64, TENSOR = 5, 3, 7
+BOOL, INT32, INT64, FLOAT, TENSOR = 0, 2, 3, 5, 7
 
 
 def varint(number: int) -> bytes:

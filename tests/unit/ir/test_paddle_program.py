@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipu_conformance.interpreter import execute
 from ipu_conformance.ir import Graph, IRError, isomorphic, read, write
 from ipu_conformance.ir.compare.isomorphism import ISOMORPHIC
 from ipu_conformance.ir.readers.paddle.ops import ROWS
@@ -42,6 +44,19 @@ def test_gradients_and_updates_are_left_out():
     data = files.program([files.variable(name, (2, 3)) for name in ("v", *roles)], ops)
 
     assert [op.outputs for op in read(data).ops] == [("forward",), ("loss",)]
+
+
+@pytest.mark.parametrize(("dtype", "casts"), [(files.INT32, 1), (files.BOOL, 1), (files.INT64, 0)])
+def test_a_sum_is_one_of_the_type_of_its_result(tmp_path, dtype, casts):
+    """Of 32 bits or of truths it is a sum of 64 bits, and the graph is valid ONNX."""
+    variables = [files.variable("v", (2, 3), dtype), files.variable("total", (3,), files.INT64)]
+    data = files.program(variables, [files.op("reduce_sum", {"X": ["v"]}, {"Out": ["total"]}, {"dim": [0]})])
+    graph = read(data)
+    write(graph, tmp_path / "sum.onnx")
+
+    assert [op.type for op in graph.ops] == ["Cast"] * casts + ["ReduceSum"]
+    (told,) = execute(graph, {"v": np.array([[1, 0, 1], [1, 0, 0]])}).outputs.values()
+    assert told[0, 0, 0].tolist() == [2, 0, 1]
 
 
 def test_an_op_without_a_translation_keeps_its_name():

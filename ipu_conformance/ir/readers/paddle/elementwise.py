@@ -8,7 +8,7 @@ from typing import Any, Callable, Mapping, Optional, Tuple
 from ipu_conformance.ir.readers.op_writer import FLOATS
 from ipu_conformance.ir.readers.paddle.ops import ROWS, Call, Rule, Writer, row
 from ipu_conformance.ir.shapes import MismatchError, broadcast
-from ipu_conformance.ir.tensor import IRError, Shape
+from ipu_conformance.ir.tensor import UNDEFINED, IRError, Shape
 
 SAME: Mapping[str, str] = {
     "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan",
@@ -286,7 +286,9 @@ def along_last(type: str, source: str, axis: int, output: str, to: Writer) -> st
 def reduced(
     to: Writer, type: str, source: str, call: Call, output: str, names: Tuple[str, str] = ("dim", "keep_dim")
 ) -> None:
-    """A reduction over the dimensions that an op names, or over all."""
+    """A reduction over the dimensions that an op names, or over all, of values in the type of its result."""
+    if to.dtype(output) != to.dtype(source) and UNDEFINED not in (to.dtype(source), to.dtype(output)):
+        source = to.cast(source, to.dtype(output))  # a sum of int32 or of truths is one of int64
     rank = len(to.shape(source))
     axes = tuple(to.axis(axis, source) for axis in call.ints(names[0], ()))
     if call.get("reduce_all", False) or not axes:
