@@ -31,7 +31,7 @@ def values() -> Dict[str, np.ndarray]:
     return {name: random.uniform(-1, 1, shape) for name, shape in SHAPES.items()}
 
 
-def graph(**changes: object) -> Graph:
+def graph(**changes: str) -> Graph:
     """An LSTM of one direction and its gradient by all that it reads."""
     forward = Op("LSTM", "lstm", ("x", "kernel", "recurrent", "bias", "", "hidden", "cell"), tuple(RESULTS), changes)
     gradients = tuple(f"d_{name}" for name in SHAPES)
