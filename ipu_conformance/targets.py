@@ -146,8 +146,9 @@ class Inspector(Protocol):
     def ir(self, program: Any) -> Optional[Any]:
         """The compiled program as an ``ipu_conformance.ir.Graph``, or a function that reads it once it is asked for.
 
-        That of a Keras model is one run: its inputs are the elements of the data set in their order, its outputs the
-        model's logs in the order of their names, and ``name@1`` is what replica 1 holds of a variable.
+        That of a Keras model is its last run: its inputs are the elements of the data set in their order, its outputs
+        the model's logs in the order of their names, or its predictions, and ``name@1`` is what replica 1 holds of a
+        variable. That of an estimator is its last loop: its outputs are the loss and what is left in an outfeed.
         """
 
     def memory(self, program: Any) -> Optional[Sequence[Mapping[str, int]]]:
