@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, Callable, Tuple
 
 import numpy as np
@@ -26,6 +27,8 @@ def _tensorflow() -> None:
 
 
 needs_tensorflow = pytest.mark.usefixtures("_tensorflow")
+LIMIT = 20.0
+"""Seconds of a processor that reading may take, on a slow one, too."""
 X = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
 
 
@@ -137,3 +140,27 @@ def test_a_loop_that_repeats_itself_is_refused() -> None:
 
     with pytest.raises(IRError, match="calls itself"):
         load(data)
+
+
+@pytest.mark.parametrize("loops", [1, 300])
+def test_loops_without_end_are_read_in_time(loops: int) -> None:
+    """Counting the turns of all loops takes a bounded number of steps, however many there are."""
+    scalar = files.tensor([1], (), files.INT32)
+    less = files.node("less", "Less", ("n", "n"), T=files.Type(files.INT32))
+    goes_on = files.node("on", "LessEqual", ("n", "n"), T=files.Type(files.INT32))
+    one = files.node("one", "Const", value=scalar, dtype=files.Type(files.INT32))
+    grown = files.node("grown", "AddV2", ("n", "one:output:0"), T=files.Type(files.INT32))
+    functions = [
+        files.function("cond", ["n"], {"out": "on:z:0"}, [less, goes_on]),
+        files.function("body", ["n"], {"out": "grown:z:0"}, [one, grown]),
+    ]
+    start = files.node("start", "Const", value=scalar, dtype=files.Type(files.INT32))
+    nodes = [
+        files.node(f"loop{number}", "While", ("start",), body=files.Func("body"), cond=files.Func("cond"))
+        for number in range(loops)
+    ]
+    before = time.process_time()
+    graph = load(files.graph([start, *nodes], functions))
+
+    assert [op.type for op in graph.ops if "While" in op.type] == ["tensorflow::While"] * loops
+    assert time.process_time() - before < LIMIT

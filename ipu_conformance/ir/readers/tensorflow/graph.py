@@ -17,7 +17,7 @@ from ipu_conformance.ir.graph import Graph, in_order
 from ipu_conformance.ir.readers.op_writer import MAX_CALLED
 from ipu_conformance.ir.readers.tensorflow import layers, ops
 from ipu_conformance.ir.readers.tensorflow.frames import CALLS, Frame, Room, called, needed, ordered
-from ipu_conformance.ir.readers.tensorflow.loops import LOOPS, body_of, computed, number_of, turns
+from ipu_conformance.ir.readers.tensorflow.loops import LOOPS, Counter, body_of, computed, number_of
 from ipu_conformance.ir.readers.tensorflow.messages import (
     Document,
     DType,
@@ -117,6 +117,7 @@ class _Reader:
 
     def __init__(self, functions: Mapping[str, Function], variables: Dict[str, Variable], room: Room) -> None:
         self.functions, self.captured, self.room = functions, variables, room
+        self.counter = Counter(functions)
         self.writer = Writer()
         self.inputs: List[str] = []
         self.weights: Dict[str, None] = {}
@@ -224,7 +225,7 @@ class _Reader:
         body, values = body_of(node, self.functions), self._data(frame, node)
         if body is None or len(body.arguments) != len(values):
             return None
-        times = turns(node, [self._number(value) for value in values], self.functions)
+        times = self.counter.turns(node, [self._number(value) for value in values])
         return times if times is not None and self.room.takes(body, times) else None
 
     def _loop(self, frame: Frame, node: Node, times: int) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import operator
 import struct
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.ir.readers.tensorflow.messages import Function, FunctionName, Node
 from ipu_conformance.ir.readers.tensorflow.references import References, references
 from ipu_conformance.ir.tensor import Literal
 
 LOOPS = ("While", "StatelessWhile")
-MOST_STEPS = 20_000
-"""The most nodes that are computed to count the turns of one loop."""
+MOST_STEPS = 200_000
+"""The most nodes that are computed to count the turns of all loops of a graph."""
 LARGEST = 2**63
 DEEPEST, DEEPEST_LOOPS = 100, 5
 _CODES = {"INT32": "i", "INT64": "q", "BOOL": "?"}
@@ -67,31 +67,33 @@ def body_of(node: Node, functions: Mapping[str, Function], part: str = "body") -
     return functions.get(str(name)) if isinstance(name, FunctionName) else None
 
 
-def turns(node: Node, start: Sequence[Number], functions: Mapping[str, Function]) -> Optional[int]:
-    """How often a loop that begins with these values goes round; None if the graph does not say, or it is too often."""
-    try:
-        return len(_Counter(functions).states(node, list(start))) - 1
-    except _Unknown:
-        return None
-
-
-class _Counter:
-    """Computes the numbers of loops, and counts what that takes."""
+class Counter:
+    """Counts the turns of a graph's loops; all of them together may take so much work and no more."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
-        self.functions, self.left, self.depth = functions, MOST_STEPS, 0
+        self.functions, self.left, self._depth = functions, MOST_STEPS, 0
+        self._bodies: Dict[str, _Body] = {}
 
-    def states(self, node: Node, start: List[Number]) -> List[List[Number]]:
-        """The values before the first turn and after each."""
+    def turns(self, node: Node, start: Sequence[Number]) -> Optional[int]:
+        """How often a loop that begins with these values goes round; None if the graph does not say, or too often."""
+        self._depth = 0
+        try:
+            return self.ended(node, list(start))[0]
+        except _Unknown:
+            return None
+
+    def ended(self, node: Node, state: List[Number]) -> Tuple[int, List[Number]]:
+        """The number of turns of a loop, and its values after the last."""
         body, condition = (body_of(node, self.functions, part) for part in ("body", "cond"))
-        if body is None or condition is None or len(body.results) != len(start) or self.depth > DEEPEST_LOOPS:
+        if body is None or condition is None or len(body.results) != len(state) or self._depth > DEEPEST_LOOPS:
             raise _Unknown
-        self.depth += 1
-        states = [start]
-        while self._goes_on(condition, states[-1]):
-            states.append(self._results(body, states[-1], body.results))
-        self.depth -= 1
-        return states
+        self._depth += 1
+        count = 0
+        while self._goes_on(condition, state):
+            state = self._results(body, state, body.results)
+            count += 1
+        self._depth -= 1
+        return count, state
 
     def _goes_on(self, condition: Function, state: Sequence[Number]) -> bool:
         (holds,) = self._results(condition, state, condition.results[:1])
@@ -100,46 +102,58 @@ class _Counter:
         return bool(holds)
 
     def _results(self, function: Function, given: Sequence[Number], wanted: Sequence[str]) -> List[Number]:
+        self.spend(1 + len(given))
         if len(given) != len(function.arguments) or not wanted:
             raise _Unknown
-        call = _Call(self, function, given)
+        if function.name not in self._bodies:
+            self.spend(len(function.nodes))
+            self._bodies[function.name] = _Body(function)
+        call = _Call(self, self._bodies[function.name], dict(zip(function.arguments, given)))
         return [call.value(reference) for reference in wanted]
+
+    def spend(self, steps: int) -> None:
+        """Take some steps; a loop for which none are left is not counted."""
+        self.left -= steps
+        if self.left < 0:
+            raise _Unknown
+
+
+class _Body:
+    """The nodes of a function by name, and what references among them mean."""
+
+    def __init__(self, function: Function) -> None:
+        self.names: References = references(function.nodes, True, function.results)
+        self.nodes: Dict[str, Node] = {node.name: node for node in function.nodes}
 
 
 class _Call:
     """One call of a function on whole numbers."""
 
-    def __init__(self, counter: _Counter, function: Function, given: Sequence[Number]) -> None:
-        self.counter = counter
-        self.names: References = references(function.nodes, True, function.results)
-        self.nodes: Dict[str, Node] = {node.name: node for node in function.nodes}
-        self.known: Dict[str, Number] = dict(zip(function.arguments, given))
+    def __init__(self, counter: Counter, body: _Body, known: Dict[str, Number]) -> None:
+        self.counter, self.body, self.known = counter, body, known
         self.open: List[str] = []
 
     def value(self, reference: str) -> Number:
-        flat = self.names.flat(reference)
+        flat = self.body.names.flat(reference)
         if flat not in self.known:
-            name = flat.partition(":")[0]
-            self.known.update(self._made(name))
+            self.known.update(self._made(flat.partition(":")[0]))
             self.known.setdefault(flat, None)
         return self.known[flat]
 
     def _made(self, name: str) -> Dict[str, Number]:
         """The numbers that a node makes."""
-        node = self.nodes.get(name)
-        self.counter.left -= 1
-        if node is None or name in self.open or self.counter.left < 0 or len(self.open) > DEEPEST:
+        self.counter.spend(1)
+        node = self.body.nodes.get(name)
+        if node is None or name in self.open or len(self.open) > DEEPEST:
             raise _Unknown
         if node.op == "Const":
             return {name: number_of(node.attributes.get("value"))}
         if node.op not in ARITHMETIC and node.op not in LOOPS:
             return {name: None}
         self.open.append(name)
-        try:
-            given = [self.value(each) for each in node.inputs if not each.startswith("^")]
-        finally:
-            self.open.pop()
+        given = [self.value(each) for each in node.inputs if not each.startswith("^")]
+        self.open.pop()
         if node.op in LOOPS:
-            last = self.counter.states(node, given)[-1]
+            last = self.counter.ended(node, given)[1]
             return {f"{name}:{place}" if place else name: value for place, value in enumerate(last)}
         return {name: computed(node.op, given)}
