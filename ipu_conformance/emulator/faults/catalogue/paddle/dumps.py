@@ -6,3 +6,14 @@ UNUSED = ("sub-swapped", "cast-lost")
 """No net that is trained through Paddle's driver has a difference, and none is of half precision."""
 
 dumped.declare("paddle", [row for row in dumped.POPART if row[0] not in UNUSED], __name__)
+dumped.declare(
+    "paddle",
+    (
+        (
+            "statistics-still",
+            "the last batch norm keeps its running statistics as they were",
+            dumped.changed(dumped.of_type("BatchNormalization"), dumped.attribute("momentum", lambda share: 1.0)),
+        ),
+    ),
+    __name__,
+)
