@@ -296,7 +296,7 @@ def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
     check.holds(abs(up - count / 4) < bound, f"{up} of {count} values go up where {count // 4} ± {bound:.0f} should.")
 
 
-FACTORS = (1.0, 2.0, 4.0, 4.0)
+TWICE_FOUR = (1.0, 2.0, 4.0, 4.0)
 
 
 def test_stochastic_rounding_is_independent(paddle: Any, static: Any) -> None:
@@ -307,11 +307,11 @@ def test_stochastic_rounding_is_independent(paddle: Any, static: Any) -> None:
     count, runs = 512, 3
     x = np.full((1, count), 1 + 2.0**-12, np.float32)
     variable = static.data("x", list(x.shape), "float32")
-    outs = [paddle.cast(variable * factor, "float16") for factor in FACTORS]
+    outs = [paddle.cast(variable * factor, "float16") for factor in TWICE_FOUR]
     rounded = []
     for seed in (11, 12, 13):
         device = compiled(paddle, outs, size=1, enable_stochastic_rounding=True, random_seed=seed)
         rounded.append([[fetched.reshape(-1) for fetched in device.run(x)] for _ in range(runs)])
-    up = np.array(rounded, np.float32) > np.array(FACTORS, np.float32)[:, np.newaxis]
+    up = np.array(rounded, np.float32) > np.array(TWICE_FOUR, np.float32)[:, np.newaxis]
 
     check.dropout_masks(masks=up, rate=0.75, axes=("seed", "run", "op"), what="rounding upwards")

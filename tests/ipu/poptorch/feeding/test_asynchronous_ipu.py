@@ -102,6 +102,15 @@ def test_a_pass_that_is_left_half_way_is_forgotten(access: Access) -> None:
     assert_passes(accessor)
 
 
+def test_an_element_that_is_kept_stays_as_it_is(access: Access) -> None:
+    """Later elements do not write over those that a program still holds, of this pass or of the one before."""
+    accessor = access.accessor(Batches(5), buffer_size=2)
+    held = [element for _ in range(2) for element in accessor]
+
+    seen = [tuple(value.tolist()) for value in held]
+    check.equal(actual=seen, expected=[*TWOS] * 2, what="the elements of two passes")
+
+
 def test_the_length_is_that_of_the_dataset(access: Access) -> None:
     """len() of an accessor is len() of what it reads."""
     check.equal(actual=len(access.accessor(Batches(5))), expected=5, what="the length of an accessor of 5 elements")

@@ -290,6 +290,18 @@ def test_a_frozen_weight_is_sent_like_the_others(poptorch: Any, torch: Any) -> N
     assert_same(trainer(x)[0], torch.tensor([[8.0, 48.0]]), "the output")
 
 
+def test_a_state_with_missing_weights_is_refused(poptorch: Any, torch: Any) -> None:
+    """The executor loads as strictly as the model does, unless it is told otherwise; both times the rest stays."""
+    trainer, model = exact.trainer(poptorch, exact.counts(3, 1, 1))
+    trainer(exact.samples(3))
+    with check.raises(RuntimeError, match="weight", what="loading a state without the weight"):
+        trainer.load_state_dict({})
+
+    before = model.weight.detach().clone()
+    trainer.load_state_dict({}, strict=False)
+    assert_same(model.weight, before, "the weight after loading nothing")
+
+
 def test_sending_weights_sends_buffers(poptorch: Any, torch: Any) -> None:
     """Buffers go to the device with the parameters: the next call computes with the host's."""
 

@@ -43,6 +43,23 @@ def test_a_floating_point_exception_stops_the_run(poptorch: Any, torch: Any, tra
         infer(poptorch, quotient, *inputs, options=precision(poptorch, "enableFloatingPointExceptions", True))
 
 
+def test_an_exception_of_the_backward_pass_stops_the_run(poptorch: Any, torch: Any) -> None:
+    """A root of zero is sound, and its slope is a division by zero: training stops where inference does not."""
+
+    def forward(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss((x * model.weight).sqrt(), reduction="sum")
+
+    weight = torch.nn.Parameter(torch.zeros(2))
+    options = precision(poptorch, "enableFloatingPointExceptions", True)
+    loss = infer(poptorch, forward, torch.ones(1, 2), options=options, weight=weight)
+    check.equal(actual=float(loss), expected=0.0, what="the sum of two roots of zero")
+    model = as_model(forward, weight=weight)
+    options = precision(poptorch, "enableFloatingPointExceptions", True)
+    trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.5))
+    with check.raises(poptorch.Error, match="", what="the slope of a root of zero"):
+        trainer(torch.ones(1, 2))
+
+
 def test_without_exceptions_the_run_goes_on(poptorch: Any, torch: Any) -> None:
     """Exceptions are off by default: a division by zero gives an infinity."""
     out = infer(poptorch, quotient, torch.ones(2), torch.zeros(2))

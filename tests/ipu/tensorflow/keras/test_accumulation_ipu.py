@@ -181,3 +181,32 @@ def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: 
         )
     near = all(value != 2051.0 and abs(value - 2051.0) <= 3 for value in rounded)
     check.holds(near, f"Gradients that sum to 2051, which float16 does not have, are {rounded} in float16.")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_row_that_is_looked_up_again_adds_up(tf: Any, strategy: Any, count: int) -> None:
+    """Gradients of all look-ups of a row are added, those of one micro-batch and of several."""
+    ids = np.array([[0, 2, 2, 2], [2, 0, 1, 1], [3, 3, 0, 2]], np.int32)
+    with strategy.scope():
+        layers = [tf.keras.layers.Embedding(5, 1, embeddings_initializer="ones"), tf.keras.layers.Lambda(total)]
+        model = tf.keras.Sequential([tf.keras.Input((4,), 1, dtype="int32"), *layers])
+        model.compile(tf.keras.optimizers.SGD(0.125), distance, steps_per_execution=3)
+        model.set_gradient_accumulation_options(count)
+        model.fit(ids, np.zeros((3, 1), np.float32), batch_size=1, shuffle=False, verbose=0)
+
+    rows = np.bincount(ids.reshape(-1), minlength=5)
+    check.identical(
+        actual=model.get_weights()[0][:, 0], expected=np.float32(1 - 0.125 * rows), what="the rows of the table"
+    )
+
+
+def total(values: Any) -> Any:
+    """The sum over look-ups."""
+    import tensorflow as tf
+
+    return tf.reduce_sum(values, axis=1)
+
+
+def distance(labels: Any, values: Any) -> Any:
+    """A loss whose gradient is one: rows move by the number of their look-ups."""
+    return values - labels

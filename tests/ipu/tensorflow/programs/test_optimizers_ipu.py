@@ -266,11 +266,12 @@ def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: fl
 
 
 STEADY, EVERY_OTHER = [4096] * 8, [16384, 1] * 4
-FACTORS: Dict[str, Tuple[Dict[str, Any], List[int], List[int]]] = {
+FACTORS: Dict[str, Tuple[Dict[str, Any], List[float], List[int]]] = {
     "default": ({}, STEADY, [2, 4, 4, 8, 8, 4, 4, 8]),
     "increment": ({"initial_loss_scaling_factor": 1, "increment_factor": 4}, STEADY, [1, 4, 4, 16, 16, 4, 4, 16]),
     "maximum": ({"max_loss_scaling_factor": 4}, STEADY, [2, 4, 4, 4, 4, 4, 4, 4]),
     "threshold": ({"ratio_threshold": 0.5}, STEADY, [2, 4, 4, 8, 8, 16, 16, 32]),
+    "infinite": ({"initial_loss_scaling_factor": 8}, [1, np.inf, 1, 1, 1, 1, np.inf, 1], [8, 4, 4, 8, 8, 16, 16, 8]),
     "all updates": ({}, EVERY_OTHER, [2, 1, 1, 2, 2, 1, 1, 2]),
     "last update": (
         {"accumulate_statistics_over_update_period": False}, EVERY_OTHER, [2, 4, 4, 8, 8, 16, 16, 32],

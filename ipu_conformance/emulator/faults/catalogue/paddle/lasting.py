@@ -211,7 +211,8 @@ for _fault in (
           _in_update("adamw", _tenfold)),
     Fault("paddle-epsilon-of-lamb-tenfold", "update", "paddle.ops", "Lamb's epsilon is ten times as large",
           _in_update("lamb", _tenfold)),
-    Fault("paddle-epsilon-of-squares-tenfold", "update", "paddle.ops", "the epsilon of Adagrad and Adadelta is tenfold", _in_update("adagrad adadelta", _tenfold)),
+    Fault("paddle-epsilon-of-squares-tenfold", "update", "paddle.ops", "the epsilon of Adagrad and Adadelta is tenfold",
+          _in_update("adagrad adadelta", _tenfold)),
     Fault("paddle-epsilon-of-roots-tenfold", "update", "paddle.optim.device_rules:_over", "the epsilon of RMSprop and "
           "Adamax is ten times as large", argument("epsilon", lambda epsilon: 10 * epsilon)),
 ):  # fmt: skip
