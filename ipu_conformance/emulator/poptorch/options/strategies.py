@@ -40,17 +40,19 @@ class Stage:
         return f"Stage({', '.join(map(repr, self._blocks))})" + ("" if self._ipu is None else f".ipu({self._ipu})")
 
 
-def _unpacked(args: Sequence[Any]) -> Sequence[Any]:
-    """The arguments, or the items of a list that is the only one."""
-    return args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
-
-
 def _stages(items: Sequence[Any], owner: str) -> List[Stage]:
-    """Stages as they are; a name is a stage of one block."""
+    """Stages as they are; a name is a stage of one block, and a list of names a stage of several."""
+    made = []
     for item in items:
-        if not isinstance(item, (Stage, str)):
-            raise AssertionError(f"{item!r} was given to {owner}: use poptorch.Stage or the name of a block")
-    return [Stage(item) if isinstance(item, str) else item for item in items]
+        names = [item] if isinstance(item, str) else item
+        if not isinstance(item, Stage) and not _are_names(names):
+            raise AssertionError(f"{item!r} was given to {owner}: use poptorch.Stage or names of blocks")
+        made.append(item if isinstance(item, Stage) else Stage(*names))
+    return made
+
+
+def _are_names(items: Any) -> bool:
+    return isinstance(items, (list, tuple)) and bool(items) and all(isinstance(item, str) for item in items)
 
 
 def _check_disjoint(stages: Sequence[Stage]) -> None:
@@ -75,15 +77,14 @@ class _StagedExecution:
 
     def __init__(self, *args: Any) -> None:
         name = type(self).__name__
-        items = _unpacked(args)
         self._auto: Optional[AutoStage] = None
         self._stages: List[Stage] = []
-        if any(isinstance(item, AutoStage) for item in items):
-            if len(items) > 1:
-                raise AssertionError(f"{items!r} was given to {name}: use an AutoStage alone, or stages")
-            self._auto = items[0]
-        elif items:
-            self._stages = _stages(items, name)
+        if any(isinstance(item, AutoStage) for item in args):
+            if len(args) > 1:
+                raise AssertionError(f"{args!r} was given to {name}: use an AutoStage alone, or stages")
+            self._auto = args[0]
+        elif args:
+            self._stages = _stages(args, name)
             _check_disjoint(self._stages)
         else:
             self._auto = AutoStage.SameAsIpu
@@ -124,13 +125,15 @@ class ShardedExecution(_StagedExecution):
 
 
 class Phase:
-    """Stages whose weights are on the device together; a name is a stage of one block."""
+    """Stages whose weights are on the device together; names are those of the blocks of one stage."""
 
     def __init__(self, *args: Any) -> None:
-        items = _unpacked(args)
-        if not items:
-            raise AssertionError("Phase() was given no stage: use at least one")
-        self._stages = _stages(items, "Phase")
+        items = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+        if _are_names(items):
+            items = [Stage(*items)]
+        if not items or not all(isinstance(item, Stage) for item in items):
+            raise AssertionError(f"{args!r} was given to Phase: use stages, or names of blocks, and at least one")
+        self._stages = list(items)
 
     @property
     def stages(self) -> Tuple[Stage, ...]:
@@ -139,8 +142,8 @@ class Phase:
 
     def stage(self, idx: int) -> Stage:
         """The stage at an index."""
-        if not isinstance(idx, int) or not 0 <= idx < len(self._stages):
-            raise AssertionError(f"Stage {idx!r} was asked of a phase of {len(self._stages)}: they count from 0")
+        if not idx < len(self._stages):
+            raise IndexError(f"Stage {idx!r} was asked of a phase of {len(self._stages)}: they count from 0")
         return self._stages[idx]
 
     def ipus(self, *ipus: int) -> Phase:
@@ -158,7 +161,9 @@ class _PhasedExecution:
     mode = ""
 
     def __init__(self, *phases: Any) -> None:
-        items: Sequence[Any] = phases[0] if len(phases) == 1 and isinstance(phases[0], list) else phases
+        items: Sequence[Any] = phases
+        if len(phases) == 1 and isinstance(phases[0], list) and all(isinstance(p, (Phase, list)) for p in phases[0]):
+            items = phases[0]
         if not items:
             raise AssertionError(f"{type(self).__name__}() was given no phase: use at least one")
         self._separate_backward_phase, self._liveness = False, Liveness.AlwaysLive
@@ -172,8 +177,10 @@ class _PhasedExecution:
 
     def phase(self, phase: int) -> Phase:
         """The phase at an index."""
-        if not isinstance(phase, int) or not 0 <= phase < len(self._phases):
+        if not isinstance(phase, int) or phase < 0:
             raise AssertionError(f"Phase {phase!r} was asked of {len(self._phases)} phases: they count from 0")
+        if not phase < len(self._phases):
+            raise IndexError(f"Phase {phase!r} was asked of {len(self._phases)} phases: they count from 0")
         return self._phases[phase]
 
     def stage(self, block_id: str) -> Stage:

@@ -124,17 +124,20 @@ def test_a_block_is_in_one_phase(poptorch: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_phases_and_stages_are_reached_by_index(poptorch: Any, kind: str) -> None:
-    """A phase is found by its number, a stage by its place in the phase."""
+    """A phase is found by its number, a stage by its place in the phase; names are the blocks of one stage."""
     first = poptorch.Phase("a", "b")
-    strategy = getattr(poptorch, kind)(first, [poptorch.Stage("c", "d")])
+    strategy = getattr(poptorch, kind)(first, [poptorch.Stage("c", "d"), poptorch.Stage("e")], ["f", "g", "h"])
 
     check.holds(strategy.phase(0) is first, "phase(0) is not the first phase.")
     second = strategy.phase(1).stage(0)
     check.equal(actual=list(second.blocks), expected=["c", "d"], what="the list of blocks of the second phase")
     check.holds(strategy.stage("d") is second, "stage('d') is not the stage that holds the block.")
-    for reach in (strategy.phase, first.stage):
-        with check.raises(AssertionError, what=f"{reach.__name__}(2) of two"):
-            reach(2)
+    together = [strategy.stage(name) is strategy.phase(2).stage(0) for name in ("f", "g", "h", "e")]
+    check.equal(actual=together, expected=[True, True, True, False], what="which blocks are in the third phase's stage")
+    check.equal(actual=list(first.stage(0).blocks), expected=["a", "b"], what="the list of blocks of the first phase")
+    for reach, number in ((strategy.phase, 3), (first.stage, 1)):
+        with check.raises(IndexError, what=f"{reach.__name__}({number}) of {number}"):
+            reach(number)
 
 
 @pytest.mark.parametrize("name", ["AlwaysLive", "OffChipAfterFwd", "OffChipAfterFwdNoOverlap", "OffChipAfterEachPhase"])

@@ -45,6 +45,17 @@ def test_a_block_belongs_to_one_stage(poptorch: Any, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
+@pytest.mark.parametrize("given", [(["a", "b"], "c"), (["a", "b", "c"],)], ids=["two", "one"])
+def test_a_list_of_names_is_one_stage(poptorch: Any, strategy: str, given: Any) -> None:
+    """Blocks that are named in one list are in one stage, also where there is no other."""
+    made = getattr(poptorch, strategy)(*given)
+
+    stages = [made.stage(name) for name in ("a", "b", "c")]
+    check.holds(stages[0] is stages[1], "The blocks of one list are in two stages.")
+    check.equal(actual=stages[2] is stages[0], expected=len(given) == 1, what="whether the third block is with them")
+
+
+@pytest.mark.parametrize("strategy", ["PipelinedExecution", "ShardedExecution"])
 @pytest.mark.parametrize("wrong", [3, 1.5, None], ids=str)
 def test_a_strategy_takes_stages_and_names(poptorch: Any, strategy: str, wrong: Any) -> None:
     """Anything that is neither a stage nor the name of a block is refused."""

@@ -73,3 +73,17 @@ for _fault in (
           "a print whose result nobody uses is executed", never),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+@patch("listed-blocks-are-stages", "plan", "poptorch.options.strategies:_stages",
+       "every block of a list of names is a stage of its own")  # fmt: skip
+def _one_by_one(original: Any, items: Any, owner: str) -> Any:
+    return original([name for item in items for name in (item if isinstance(item, (list, tuple)) else [item])], owner)
+
+
+@patch("phase-names-are-stages", "plan", "poptorch.options.strategies:Phase.__init__",
+       "every name that a phase is given is a stage of its own")  # fmt: skip
+def _stage_each(original: Any, phase: Any, *args: Any) -> Any:
+    from ipu_conformance.emulator.poptorch.options.strategies import Stage
+
+    return original(phase, *(Stage(item) if isinstance(item, str) else item for item in args))
