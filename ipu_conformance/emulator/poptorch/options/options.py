@@ -110,6 +110,12 @@ class Options(OptionValues):
         """What is handed to the layer below as it is."""
         return self._popart
 
+    @property
+    @deprecated("2.0", "use _Popart instead")
+    def Popart(self) -> _PopartOptions:
+        """The name that _Popart had in older SDKs."""
+        return self._popart
+
     # Batching.
 
     def deviceIterations(self, device_iterations: int) -> Options:

@@ -40,6 +40,11 @@ class _TrainingOptions(OptionValues):
         refusals.NO_REDUCTION(reduction=reduction_type)
         return self.set(accumulation_and_replication_reduction_type=reduction_type)
 
+    @deprecated("2.0", "use accumulationAndReplicationReductionType instead")
+    def accumulationReductionType(self, reduction_type: enums.ReductionType) -> _TrainingOptions:
+        """The name that accumulationAndReplicationReductionType had in older SDKs."""
+        return self.accumulationAndReplicationReductionType(reduction_type)
+
     def setMeanAccumulationAndReplicationReductionStrategy(
         self, mean_reduction_strategy: enums.MeanReductionStrategy
     ) -> _TrainingOptions:
@@ -98,7 +103,15 @@ class _PrecisionOptions(OptionValues):
     @deprecated("3.0", _NO_EFFECT)
     def runningStatisticsAlwaysFloat(self, value: bool) -> _PrecisionOptions:
         """Accept the old choice of float32 for the running statistics of normalisation layers."""
-        self._check_not_frozen("runningStatisticsAlwaysFloat")
+        return self._accepted("runningStatisticsAlwaysFloat", value)
+
+    @deprecated("3.0", _NO_EFFECT)
+    def runningVarianceAlwaysFloat(self, value: bool) -> _PrecisionOptions:
+        """Accept the first name of runningStatisticsAlwaysFloat."""
+        return self._accepted("runningVarianceAlwaysFloat", value)
+
+    def _accepted(self, name: str, value: bool) -> _PrecisionOptions:
+        self._check_not_frozen(name)
         if not isinstance(value, bool):
             raise AssertionError(f"{value!r} was given: use True or False")
         return self

@@ -98,6 +98,16 @@ def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, c
     assert_same(out, torch.cat(selected(expected.outputs[0], config, "EveryN", period)), "the output")
 
 
+@pytest.mark.parametrize("period", [4, 5, 7, 12])
+def test_a_period_divides_the_micro_batches(poptorch: Any, period: int) -> None:
+    """EveryN with a period that is no divisor of a replica's micro-batches, or is above their number, is refused."""
+    config = counts(2, 3, 4)
+    trainer, _ = exact.trainer(poptorch, chosen=exact.options(poptorch, config, "EveryN", period))
+
+    with check.raises(poptorch.Error, what=f"every {period}th of 6 micro-batches"):
+        trainer(exact.batch(config))
+
+
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(3, 1, 2)], ids=counts_id)
 def test_the_default_is_final_for_training(poptorch: Any, torch: Any, config: RunConfig) -> None:
     """A training model returns the last micro-batch of each replica unless told otherwise."""

@@ -56,8 +56,28 @@ def test_the_older_method_sets_the_output_mode(poptorch: Any, said: Any) -> None
     check.contains(actual=said(), expected="deprecated", what="what anchorMode says")
 
 
+@pytest.mark.emulator
+def test_older_names_of_options_set_what_they_set(poptorch: Any, said: Any) -> None:
+    """Training.accumulationReductionType and Popart of SDK 1.4 reach the options of today, and say what to use."""
+    options = poptorch.Options()
+    options.Training.accumulationReductionType(poptorch.ReductionType.Sum)
+    options.Popart.set("autoRecomputation", 3)
+
+    expected = poptorch.Options()
+    expected.Training.accumulationAndReplicationReductionType(poptorch.ReductionType.Sum)
+    expected._Popart.set("autoRecomputation", 3)
+    check.equal(actual=options.toDict(), expected=expected.toDict(), what="toDict() after the older names")
+    check.contains(actual=said(), expected="use accumulationAndReplicationReductionType", what="what is said")
+    check.contains(actual=said(), expected="use _Popart", what="what is said")
+
+
 @pytest.mark.parametrize(
-    ("method", "argument"), [("halfFloatCasting", "FloatDowncastToHalf"), ("runningStatisticsAlwaysFloat", True)]
+    ("method", "argument"),
+    [
+        ("halfFloatCasting", "FloatDowncastToHalf"),
+        ("runningStatisticsAlwaysFloat", True),
+        pytest.param("runningVarianceAlwaysFloat", True, marks=pytest.mark.emulator),
+    ],
 )
 def test_a_deprecated_precision_option_changes_nothing(poptorch: Any, said: Any, method: str, argument: Any) -> None:
     """Precision options of older SDKs are accepted, say that they are deprecated, and leave the options as they are."""

@@ -86,3 +86,15 @@ register(
     Fault("options-clone-begins-anew", "plan", f"{OPTIONS}.clone", "a clone has the default of every option",
           lambda original, options: type(options)()), __name__
 )  # fmt: skip
+
+
+@patch("output-period-need-not-divide", "streams", "core.streams:select_every",
+       "a period that does not divide the micro-batches returns the last of them")  # fmt: skip
+def _last_alone(original: Any, layout: Any, period: int) -> Any:
+    return original(layout, layout.micro_batches if layout.micro_batches % period else period)
+
+
+@patch("older-reduction-type-unheard", "reduce", "poptorch.options.sections:_TrainingOptions.accumulationReductionType",
+       "the older name of the reduction type sets nothing")  # fmt: skip
+def _unheard(original: Any, options: Any, reduction_type: Any) -> Any:
+    return options
