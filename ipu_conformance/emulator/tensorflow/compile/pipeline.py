@@ -239,20 +239,20 @@ def pipeline(
     )
 
     def combine(programs: List[Program]) -> List[Any]:
-        if broken is not None:
-            functions.fail(broken)
-            return [tf.no_op()] * len(programs)
         if outfeed_queue is not None:
             outfeed_queue._claim()
         again = system.recomputes(training_, len(mapping))
-        planned = plan(Topology(tuple(mapping), len(programs)), by, count, training=training_, recompute=again)
+        # A pipeline that will fail when it is run is built all the same: its outfeed can be asked for before.
+        order = by if broken is None else "sequential"
+        planned = plan(Topology(tuple(mapping), len(programs)), order, count, training=training_, recompute=again)
 
         def run() -> None:
             device = FunctionPipeline(Functions(programs), planned, method, gradient_accumulation_dtype)
             outputs = training.one_run(planned, device, _taking(infeed_queue))
             _leave(outfeed_queue, outputs, planned, accumulate_outfeed, accumulate_outfeed_dtype)
 
-        return [_repeated(repeat_count, run)] * len(programs)
+        with tf.control_dependencies([] if broken is None else [functions.fail(broken)]):
+            return [_repeated(repeat_count, run)] * len(programs)
 
     if tf.executing_eagerly():
         raise ValueError("A pipeline was built in eager mode: build it in a tf.function that IPUStrategy.run calls.")

@@ -65,3 +65,10 @@ def test_the_count_has_one_name_at_a_time(tf: Any, ipu: Any) -> None:
     """The old and the new name of the count are not given together."""
     with check.raises(ValueError, match="pipeline_depth", what="a pipeline with both names of its count"):
         ipu.pipelining_ops.pipeline([lambda x: x] * 2, pipeline_depth=4, gradient_accumulation_count=8)
+
+
+def test_a_pipeline_that_does_not_fit_has_its_outfeed(tf: Any, ipu: Any, configure: Any) -> None:
+    """A dequeue can be built before the run; the run fails by its count, and leaves nothing."""
+    stages = [adding(tf, "w", 3), adding(tf, "v", 5)]
+    with check.raises(tf.errors.FailedPreconditionError, match="must be a multiple of 2", what="a run of 3 micro-batches"):
+        piped(tf, ipu, configure, stages, gradient_accumulation_count=3)
