@@ -50,7 +50,6 @@ def lazy(
 
 
 CAPTURING = "gradients of activations are not captured"
-EXPORT_NEEDS_COMPILER = "an export for serving holds an executable that the vendor's compiler makes"
 
 
 class UnavailableError(ConformanceError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""``paddle.fluid.layers.learning_rate_scheduler``: learning rates that count the runs of their program by themselves."""
+"""``paddle.fluid.layers.learning_rate_scheduler``: learning rates that count the runs of their program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipu_conformance.emulator.paddle.legacy.table import Old
 Rule = Callable[[int], float]
 
 
-class Decay(LRScheduler):  # type: ignore[misc]
+class Decay(LRScheduler):
     """A learning rate by the number of runs that came before."""
 
     def __init__(self, rule: Rule) -> None:

@@ -105,10 +105,12 @@ class AnchorReturnTypeId(enum.IntEnum):
 class AnchorReturnType:
     """Which micro-batches of an anchored tensor come back, by name; EveryN has a period, and no other has."""
 
-    def __init__(self, anchorReturnTypeString: str, returnPeriod: Optional[int] = None) -> None:  # noqa: N803
+    def __init__(self, anchorReturnTypeString: str, returnPeriod: Optional[int] = None) -> None:
         names = {member.name.lower(): member for member in AnchorReturnTypeId}
         if anchorReturnTypeString.lower() not in names:
-            raise popart_exception(f"Unknown anchor return type {anchorReturnTypeString!r}: use Final, EveryN, All or Sum")
+            raise popart_exception(
+                f"Unknown anchor return type {anchorReturnTypeString!r}: use Final, EveryN, All or Sum"
+            )
         self._id = names[anchorReturnTypeString.lower()]
         if self._id != AnchorReturnTypeId.EveryN:
             self._refuse_period(returnPeriod is not None)
@@ -129,7 +131,9 @@ class AnchorReturnType:
 
     def _refuse_period(self, asked: bool) -> None:
         if asked:
-            raise popart_exception(f"A return period should not be supplied for this anchor return type, {self._id.name}")
+            raise popart_exception(
+                f"A return period should not be supplied for this anchor return type, {self._id.name}"
+            )
 
 
 @dataclass

@@ -72,7 +72,7 @@ class LossCollector(TorchFunctionMode):
         if function in _CONVOLUTIONS and forward is not None:
             forward.convolutions += 1
         if function is torch.Tensor.__getitem__ and slicing.is_on_the_device(args[1]):
-            return slicing.sliced(*args, self._offsets)
+            return slicing.sliced(args[0], args[1], self._offsets)
         call, args, keywords = substitutes.captured(function, args, dict(kwargs or {}))
         result = call(*args, **keywords)
         self._offsets.note(function, args, result)

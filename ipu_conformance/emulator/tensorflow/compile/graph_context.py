@@ -72,7 +72,7 @@ def run(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> Lis
 
 
 class Replay:
-    """Remembers the variables of one function, and where the numbers of its layers begin: after ``follows``, if given."""
+    """Remembers the variables of one function, and where the numbers of its layers begin: after ``follows``, if any."""
 
     def __init__(self, made: Optional[Callable[[Any], None]] = None, follows: Optional[Replay] = None) -> None:
         self._variables: List[Any] = []

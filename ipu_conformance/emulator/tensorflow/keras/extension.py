@@ -18,12 +18,12 @@ from ipu_conformance.emulator.tensorflow.keras import (
     options,
     partition,
     saving,
+    serving,
     stages,
 )
 from ipu_conformance.emulator.tensorflow.refusals import keras as refusals
 from ipu_conformance.emulator.tensorflow.run import variables
 from ipu_conformance.emulator.tensorflow.run.accumulation import Method
-from ipu_conformance.emulator.tensorflow.surface import EXPORT_NEEDS_COMPILER, unavailable_function
 
 
 class State:
@@ -106,13 +106,22 @@ class ModelExtension:
         options.refuse_reserved(kwargs, options.RESERVED_OF_OUTFEED, "set_outfeed_queue_options")
         self._ipu.outfeed = kwargs
 
-    export_for_ipu_serving = unavailable_function(
-        "export_for_ipu_serving",
-        EXPORT_NEEDS_COMPILER,
-        "self, export_dir, batch_size=None, output_names=None, preprocessing_step=None, "
-        "preprocessing_step_signature=None, postprocessing_step=None, postprocessing_step_signature=None, "
-        "purge_export_dir=False",
-    )
+    def export_for_ipu_serving(
+        self,
+        export_dir: str,
+        batch_size: Optional[int] = None,
+        output_names: Any = None,
+        preprocessing_step: Any = None,
+        preprocessing_step_signature: Any = None,
+        postprocessing_step: Any = None,
+        postprocessing_step_signature: Any = None,
+        purge_export_dir: bool = False,
+    ) -> Any:
+        """Write a SavedModel of the model in inference, and return the function that it holds."""
+        return serving.export(
+            self, export_dir, batch_size, output_names, preprocessing_step, preprocessing_step_signature,
+            postprocessing_step, postprocessing_step_signature, purge_export_dir,
+        )  # fmt: skip
 
     # Stages
 

@@ -176,11 +176,3 @@ def test_one_stage_is_no_pipeline(keras: Keras) -> None:
     refused = check.raises(Exception, match="at least two computational stages", what="fit of a pipeline of one stage")
     with keras.ready(config, "sequential", steps_per_execution=1) as model, refused:
         model.fit(keras.dataset(PLAIN), verbose=0)
-
-
-@pytest.mark.emulator
-def test_an_export_for_serving_needs_the_vendors_compiler(keras: Keras, tmp_path: Any) -> None:
-    """Where there is no compiler the export says so."""
-    message = "the vendor's compiler"
-    with keras.scope(PLAIN), check.raises(NotImplementedError, match=message, what="export_for_ipu_serving"):
-        compiled(keras).export_for_ipu_serving(str(tmp_path), 1)

@@ -23,7 +23,7 @@ def _layer(tf: Any, x: Any) -> Any:
         return x * v1.get_variable("w", [], initializer=v1.ones_initializer()) + 1.0
 
 
-def _values(order: List[int]) -> np.ndarray:
+def _values(order: List[int]) -> np.float32:
     """What 1 becomes in layers with these of the primes."""
     value = 1.0
     for number in order:

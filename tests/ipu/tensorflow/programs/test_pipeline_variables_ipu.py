@@ -70,5 +70,7 @@ def test_the_count_has_one_name_at_a_time(tf: Any, ipu: Any) -> None:
 def test_a_pipeline_that_does_not_fit_has_its_outfeed(tf: Any, ipu: Any, configure: Any) -> None:
     """A dequeue can be built before the run; the run fails by its count, and leaves nothing."""
     stages = [adding(tf, "w", 3), adding(tf, "v", 5)]
-    with check.raises(tf.errors.FailedPreconditionError, match="must be a multiple of 2", what="a run of 3 micro-batches"):
+    with check.raises(
+        tf.errors.FailedPreconditionError, match="must be a multiple of 2", what="a run of 3 micro-batches"
+    ):
         piped(tf, ipu, configure, stages, gradient_accumulation_count=3)

@@ -178,9 +178,6 @@ def test_keras_has_a_module_of_its_own(tf: Any, ipu: Any, keras: str) -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("serving", "export_single_step"),
-        ("serving", "export_pipeline"),
-        ("serving", "export_keras"),
         ("utils", "export_dataset_to_file"),
         ("utils", "export_inputs_to_file"),
         ("embedded_runtime", "embedded_runtime_start"),

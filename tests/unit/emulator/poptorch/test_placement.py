@@ -112,7 +112,9 @@ def test_an_operation_that_carries_no_block_is_with_its_inputs() -> None:
 
 def test_phases_are_stages_of_their_own() -> None:
     """Two phases on one IPU are two stages, and each stage knows its phase."""
-    strategy = execution.SerialPhasedExecution("block0", [execution.Stage("block1"), execution.Stage("block2")], "block3")
+    strategy = execution.SerialPhasedExecution(
+        "block0", [execution.Stage("block1"), execution.Stage("block2")], "block3"
+    )
     made = placed(Chain([0, 0, 0, 0]), strategy, iterations=1)
 
     assert made.topology.placement == (0, 0, 1, 0)

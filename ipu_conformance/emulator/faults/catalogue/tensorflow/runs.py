@@ -259,3 +259,15 @@ def _as_in_training(original: Any, estimator: Any, mode: str) -> Any:
        "layers without a name are numbered from the beginning in every stage, loop and program")  # fmt: skip
 def _from_the_beginning(original: Any, names: Any) -> None:
     return None
+
+
+@patch("exports-halve-results", "numerics", f"{RUN}.serving:_frozen", "every step of an export returns halves")
+def _halving(original: Any, step: Any, signature: Any) -> Any:
+    import tensorflow as tf
+
+    return original(lambda *args: tf.nest.map_structure(lambda value: value / 2, step(*args)), signature)
+
+
+@patch("exports-hold-the-first-stage", "plan", f"{RUN}.serving:export", "an export has the first stage alone")
+def _first_stage(original: Any, stages: Any, *args: Any) -> Any:
+    return original(stages[:1], *args)
