@@ -5,7 +5,7 @@ rounding): what is exact stays exact, and the error has mean zero. It is also ex
 stochastic rounding is on. A sum of K products whose partial sums are rounded gathers an error that grows like a random
 walk, for any order of summation at most by the one of summing one after the other. Equal terms err in the same
 direction each time, so that their errors add up. A cross entropy sums up the exponentials of the classes, and errs by
-the relative error of that sum.
+the relative error of that sum. The elements of a batch norm's channel share the errors of its mean and variance.
 """
 
 from __future__ import annotations
@@ -92,6 +92,8 @@ class RandomRounding:
         self._lengths = _reduction_lengths(net, config.micro_batch)
         self._sizes: Dict[str, float] = {}
         """The root mean square of each layer's value, the last time that it was computed."""
+        self._spreads: Dict[str, float] = {}
+        """The same of what is left without the means of its channels."""
         self._norms = {layer.name: layer for layer in net.layers if layer.op == "batch_norm"}
         self._places = config.micro_batch * int(np.prod(net.input_shape[1:]))
         self._logits = net.layers[-1].name if net.loss == "cross_entropy_loss" else None
@@ -107,6 +109,9 @@ class RandomRounding:
             length = of_weight or self._lengths.get((layer, ()), 1)
         if kind == "forward" and self._norms:
             self._sizes[layer] = math.sqrt(float(np.mean(values**2)))
+            self._spreads[layer] = math.sqrt(float(np.mean((values - _means(values)) ** 2)))
+        if layer in self._norms and kind in ("forward", "backward") and values.ndim > 1:
+            values = values + self._of_normalising(values, layer)
         if kind == "forward" and layer == self._logits and values.ndim > 1:
             self._loss_error = self._of_classes(values)
         if site == f"forward/{LOSS}":
@@ -128,6 +133,19 @@ class RandomRounding:
         gathered = {"mean": 1.0 / math.sqrt(len(rows)), "sum": math.sqrt(len(rows)), "none": 1.0}
         return self._partial_error * math.sqrt(steps) * gathered[self._reduction]
 
+    def _of_normalising(self, values: Array, name: str) -> Array:
+        """The error of a batch norm's value, or of its input's gradient, by the means over a micro-batch.
+
+        All elements of a channel share the means, so they err together, by as much as a sum of terms of one sign.
+        """
+        norm = self._norms[name]
+        size, spread = (sizes.get(norm.inputs[0], 0.0) for sizes in (self._sizes, self._spreads))
+        offset = max(1.0, size / math.sqrt(spread**2 + float(norm.attributes["epsilon"])))
+        inner = values - _means(values)
+        sizes = np.sqrt(np.mean(inner**2, axis=_places_of(values), keepdims=True))
+        shifts, scales = (self._random.standard_normal(sizes.shape) for _ in range(2))
+        return self._partial_error * math.sqrt(self._places) * offset * (sizes * shifts + inner * scales)
+
     def _of_statistics(self, name: str) -> float:
         """The error of a mean, or of a mean of squares, over a micro-batch and its places, and of its share.
 
@@ -138,6 +156,15 @@ class RandomRounding:
         size = self._sizes.get(norm.inputs[0], 0.0)
         error = self._partial_error * math.sqrt(self._places) * (size if statistic == "running_mean" else size * size)
         return float(norm.attributes["momentum"]) * error
+
+
+def _places_of(values: Array) -> Tuple[int, ...]:
+    """The axes of a batch of values over which a batch norm takes its means: all but that of the channels."""
+    return tuple(axis for axis in range(values.ndim) if axis != 1)
+
+
+def _means(values: Array) -> Array:
+    return np.asarray(np.mean(values, axis=_places_of(values), keepdims=True))
 
 
 @functools.lru_cache(maxsize=None)
