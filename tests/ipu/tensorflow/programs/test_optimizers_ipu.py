@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -266,7 +266,7 @@ def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: fl
 
 
 STEADY, EVERY_OTHER = [4096] * 8, [16384, 1] * 4
-FACTORS: Dict[str, Tuple[Dict[str, Any], List[float], List[int]]] = {
+FACTORS: Dict[str, Tuple[Dict[str, Any], Sequence[float], List[int]]] = {
     "default": ({}, STEADY, [2, 4, 4, 8, 8, 4, 4, 8]),
     "increment": ({"initial_loss_scaling_factor": 1, "increment_factor": 4}, STEADY, [1, 4, 4, 16, 16, 4, 4, 16]),
     "maximum": ({"max_loss_scaling_factor": 4}, STEADY, [2, 4, 4, 4, 4, 4, 4, 4]),

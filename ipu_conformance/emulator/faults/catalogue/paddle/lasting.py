@@ -70,7 +70,7 @@ def _nan_fetched(original: Original, *arguments: Any) -> Any:
        "a run writes over what the run before it returned", remembers=True)  # fmt: skip
 def _shared_memory(memory: Dict[Any, Any], original: Original, executable: Any, name: str, outputs: Any) -> Any:
     value = original(executable, name, outputs)
-    held = memory.setdefault((id(executable), name, value.shape), value)
+    held: Any = memory.setdefault((id(executable), name, value.shape), value)
     held[...] = value
     return held
 

@@ -168,7 +168,7 @@ def _decays(original: Original, machine: Any, replica: int, stage: int, gradient
        "a call writes over what the call before it returned", remembers=True)  # fmt: skip
 def _shared_memory(memory: Dict[Any, Any], original: Original, returned: Any, outputs: Any, leaf: int) -> Any:
     value = original(returned, outputs, leaf)
-    held = memory.setdefault((id(returned), leaf, value.shape, value.dtype), value)
+    held: Any = memory.setdefault((id(returned), leaf, value.shape, value.dtype), value)
     held.data.copy_(value)
     return held
 
@@ -236,7 +236,8 @@ def _thrice(original: Original, *arguments: Any) -> Any:
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function is torch.ops.aten.embedding_dense_backward.default:
                 gradient, indices, *rest = args
-                flat, seen = indices.flatten(), {}
+                flat = indices.flatten()
+                seen: Dict[int, int] = {}
                 kept = torch.ones(flat.numel(), dtype=gradient.dtype)
                 for place, index in enumerate(flat.tolist()):
                     seen[index] = seen.get(index, 0) + 1
