@@ -10,10 +10,14 @@ from ipu_conformance.emulator.paddle.legacy import layers, table
 from ipu_conformance.emulator.paddle.legacy.table import Old
 
 guard = paddle.base.dygraph.guard
-to_variable = paddle.base.dygraph.to_variable
 no_grad, Layer, Sequential, LayerList = paddle.no_grad, paddle.nn.Layer, paddle.nn.Sequential, paddle.nn.LayerList
 BatchNorm = paddle.nn.BatchNorm
 declarative = paddle.jit.to_static
+
+
+def to_variable(value: Any, name: Optional[str] = None, zero_copy: Optional[bool] = None, dtype: Any = None) -> Any:
+    """A tensor with an array's values; the name that Paddle 3 no longer has."""
+    return paddle.to_tensor(value, dtype)
 
 
 class _Activated(paddle.nn.Layer):

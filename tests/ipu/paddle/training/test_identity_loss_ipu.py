@@ -68,7 +68,13 @@ def test_every_micro_batch_has_its_own_loss(paddle: Any, static: Any, batches: i
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentence"), [(3, "Value 3 is not"), (-1, "Value -1 is not"), ("median", "Unsupported reduction")]
+    ("wrong", "sentence"),
+    [
+        (3, "Value 3 is not|the reduction 3"),
+        (-1, "Value -1 is not|the reduction -1"),
+        ("median", "Unsupported reduction"),
+    ],
+    ids=["3-Value 3 is not", "-1-Value -1 is not", "median-Unsupported reduction"],
 )
 def test_an_unknown_reduction_is_refused(paddle: Any, static: Any, wrong: Any, sentence: str) -> None:
     """There are three reductions."""
