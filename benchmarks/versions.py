@@ -137,7 +137,7 @@ def tried(row: Row, wheel: Path, folder: Path, workers: int, time_limit: float) 
 def installed(python: str) -> str:
     """The versions that matter, in words."""
     answer = subprocess.run([python, "-m", "pip", "list", "--format", "json"], capture_output=True, check=True)
-    versions = {row["name"].lower(): row["version"] for row in json.loads(answer.stdout)}
+    versions = {row["name"].lower().replace("_", "-"): row["version"] for row in json.loads(answer.stdout)}
     return ", ".join(f"{name} {versions[name]}" for name in SHOWN if name in versions)
 
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from ipu_conformance.matrix import campaign
+from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.matrix import campaign, session
 from ipu_conformance.matrix.table import MatrixError
 
 
@@ -70,8 +71,8 @@ def confirming(monkeypatch):
     }
     described = {name: {"what": f"is {name}", "place": "plan"} for name in ("slow", "lost", "open", "new")}
     monkeypatch.setattr(campaign, "published", lambda: {"paddle": known})
-    monkeypatch.setattr(campaign.catalogue, "load", lambda framework: None)
-    monkeypatch.setattr(campaign.session, "described", lambda framework: described)
+    monkeypatch.setattr(catalogue, "load", lambda framework: None)
+    monkeypatch.setattr(session, "described", lambda framework: described)
 
     def run(jobs, processes, say):
         for job in jobs:

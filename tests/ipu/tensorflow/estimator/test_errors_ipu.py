@@ -62,7 +62,7 @@ def test_an_element_has_two_parts_at_most(estimators: Estimators) -> None:
 
     def model_fn(features: Any, labels: Any, mode: Any) -> Any:
         loss = estimators.weight() * (features - labels)
-        return estimators.spec(mode, loss=loss, train_op=estimators.optimizer().minimize(loss))
+        return estimators.spec(mode, loss=loss, train_op=estimators.descent().minimize(loss))
 
     with check.raises(ValueError, match="labels", what="training with elements of three parts"):
         estimators.make(model_fn).train(estimators.slices(samples(2), samples(2), samples(2)), steps=2)
