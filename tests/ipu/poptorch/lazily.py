@@ -11,6 +11,8 @@ class _Module:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # pytest looks at every name of a module for fixtures and tests
+            raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)
 
 
