@@ -1,5 +1,6 @@
 """The configuration of the IPU system: set, applied, read, forgotten."""
 
+from ipu_conformance.emulator.tensorflow.config import environment as _environment
 from ipu_conformance.emulator.tensorflow.config.attributes import (
     DeviceConnectionType,
     ExecutionProfileType,
@@ -8,7 +9,6 @@ from ipu_conformance.emulator.tensorflow.config.attributes import (
     SelectionOrder,
     StochasticRoundingBehaviour,
 )
-from ipu_conformance.emulator.tensorflow.config.environment import flags as _flags
 from ipu_conformance.emulator.tensorflow.config.ipu_config import (
     IPUConfig,
     IpuOptions,
@@ -37,4 +37,4 @@ __all__ = [
 
 def running_on_ipu_model() -> bool:
     """Whether IPUs are those of the model, by TF_POPLAR_FLAGS."""
-    return bool(_flags().use_ipu_model)
+    return bool(_environment.flags().use_ipu_model)

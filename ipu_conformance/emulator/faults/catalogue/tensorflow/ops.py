@@ -105,7 +105,7 @@ for _name, _function, _area, _what, _wrong in (
      "a loop ends within an accumulation", always(None)),
     # Compilation
     ("graph-one-replica", f"{PROGRAM}._placed", "plan", "a session runs programs on one replica",
-     lambda original, program, *arguments: {*original(program, *arguments), program._ipus - 1}),
+     lambda original, program, *arguments: {*original(program, *arguments), program.ipus - 1}),
     ("graph-last-result", f"{PROGRAM}._results", "streams", "a session gets the last replica's results",
      result(_reversed)),
     ("graph-variables-again", f"{COMPILE}.graph_context:_creating", "weights",
