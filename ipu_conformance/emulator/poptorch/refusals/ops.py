@@ -79,7 +79,7 @@ COMPUTED_SIZE = refuse(
     "poptorch.slice-of-computed-size",
     when=lambda start, stop: start is None or start is not stop,
     error=ERROR,
-    sentence="A slice begins or ends at a tensor, and its size depends on values that are known on the device only: "
+    sentence="The size of a slice depends on the value of a tensor, which is known on the device only: "
     "write x[start : start + size] with a constant size, or use poptorch.dynamic_slice",
 )
 PIECES = refuse(

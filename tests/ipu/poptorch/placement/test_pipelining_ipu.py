@@ -123,12 +123,8 @@ def _by_names(poptorch: Any) -> Any:
     return strategy
 
 
-def _by_list(poptorch: Any) -> Any:
-    return poptorch.PipelinedExecution(_stages(poptorch))
-
-
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("strategy", [_by_stages, _by_names, _by_list])
+@pytest.mark.parametrize("strategy", [_by_stages, _by_names])
 def test_a_strategy_moves_blocks(poptorch: Any, capfd: Any, strategy: Any) -> None:
     """The IPU that a strategy gives to a stage wins over the IPU that its blocks name."""
     model, x = chain(poptorch, (0, 1, 1), loss=False), samples(4)
