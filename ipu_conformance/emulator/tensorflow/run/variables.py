@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Dict, Iterable, Iterator, List, MutableMapping, Type
+from typing import Any, Dict, Iterable, Iterator, List, MutableMapping, Optional, Type
 
 from ipu_conformance.emulator.tensorflow.run import replicas
 
@@ -52,7 +52,8 @@ class Replicated:
             other._restore_from_tensors(tensors)
         return super()._restore_from_tensors(tensors)  # type: ignore[misc]
 
-    def _on_others(self, method: str, *arguments: Any, **settings: Any) -> None:
+    def _on_others(self, method: str, *arguments: Any, name: Optional[str] = None, **settings: Any) -> None:
+        """The ``name`` of an op in a graph can be had once, and is that of replica 0."""
         for other in self._values_of_others():
             getattr(other, method)(*arguments, **settings)
 

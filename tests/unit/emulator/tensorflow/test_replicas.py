@@ -248,3 +248,21 @@ def test_lockstep_training_is_bit_identical() -> None:
     assert not np.array_equal(weight.numpy(), before)
     for number in (1, 2):
         assert np.array_equal(variables.of_replica(weight, number).numpy(), weight.numpy())
+
+
+@pytest.mark.parametrize("method", ["assign", "assign_add", "assign_sub"])
+def test_a_graph_of_the_host_writes_under_one_name(method: str) -> None:
+    """An op's whole name, as Keras gives one to running statistics, is that of the first replica's write."""
+    variable = variables.replicated(tf.Variable(1.0))
+    for number in (1, 2):
+        variable._other(number)
+
+    @tf.function
+    def write() -> None:
+        getattr(variable, method)(3.0, name="statistics/")
+
+    write()
+
+    expected = {"assign": 3.0, "assign_add": 4.0, "assign_sub": -2.0}[method]
+    values = [variable._other(number).numpy() for number in (1, 2)]
+    assert [variable.numpy(), *values] == [expected] * 3
