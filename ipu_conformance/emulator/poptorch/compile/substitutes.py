@@ -45,8 +45,8 @@ _place_of = FakeTensor.device.fget
 
 def _device_of(tensor: FakeTensor) -> torch.device:
     """Where a tensor without values is: on the device to the user's code, on the host to torch's own."""
-    asking = sys._getframe(1).f_globals.get("__name__", "")
-    inside = asking.partition(".")[0] in ("torch", "ipu_conformance")
+    asking = sys._getframe(1).f_globals.get("__name__", "") + "."
+    inside = asking.startswith(("torch.", "ipu_conformance.emulator."))
     place: torch.device = _place_of(tensor)
     return place if inside else torch.device(DEVICE, 0)
 

@@ -44,7 +44,7 @@ def trained(paddle: Any, turns: int, **options: Any) -> Tuple[Any, List[Tuple[np
     for turn in range(turns):
         y = targets(SIZE, turn * SIZE)
         out, loss = net(paddle.to_tensor(odd(SIZE, turn * SIZE)), paddle.to_tensor(y))
-        returned.append((out.numpy(), float(loss)))
+        returned.append((out.numpy(), loss.item()))
     return net, returned, net.weight.numpy().copy()
 
 
