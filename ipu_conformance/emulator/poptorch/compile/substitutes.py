@@ -83,6 +83,8 @@ _SUBSTITUTES: Mapping[Callable[..., Any], Callable[..., Any]] = {
     F.ctc_loss: ctc.ctc_loss,
     torch.ctc_loss: ctc.ctc_loss,
     F.interpolate: _interpolate,
+    # The tracer does not see what ``data`` gives; on a device it is the same tensor without a gradient.
+    torch.Tensor.data.__get__: torch.Tensor.detach,
 }
 
 _MOVES = frozenset({torch.Tensor.to, torch.Tensor.copy_, torch.Tensor.type_as})

@@ -22,13 +22,14 @@ _conditions: List[torch.Tensor] = []
 def for_loop(count: int, body: Body, inputs: List[torch.Tensor]) -> List[torch.Tensor]:
     """Run ``body`` ``count`` times, each time on what it returned before; inference only.
 
-    The body returns as many tensors as it takes, of the same shapes and types.
+    The body returns as many tensors as it takes, of the same shapes and types. It works on copies of the inputs.
     """
     refusals.LOOP_COUNT(count=count)
     refusals.NO_LOOP(count=count)
     values = _tensors(inputs, "for_loop", "inputs")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "for_loop")):
-        values = [_kept(value) for value in values]
+        # A copy is an operation of the loop, so that a body which does nothing leaves a trace too.
+        values = _copies(values)
         for _ in range(count):
             results = _results(body(*values), "for_loop")
             _check_alike(values, results, "for_loop", "the inputs")
@@ -45,7 +46,7 @@ def cond(
 ) -> List[torch.Tensor]:
     """The results of one of two bodies, by a tensor of one element; inference only.
 
-    Both bodies return as many tensors, of the same shapes and types.
+    Both bodies return as many tensors, of the same shapes and types. They work on copies of their inputs.
     """
     if not isinstance(condition, torch.Tensor) or condition.numel() != 1:
         raise Error("poptorch.cond needs its condition as a tensor of one element")
@@ -55,8 +56,8 @@ def cond(
         return _results(then_body(*then_values) if bool(condition) else else_body(*else_values), "cond")
     with blocks.tagged(blocks.REGION, lambda outer: (*outer, "cond")):
         taken = condition.reshape(()).to(torch.bool)
-        first = _branch(taken, then_body, then_values)
-        second = _branch(~taken, else_body, else_values)
+        first = _branch(taken, then_body, _copies(then_values))
+        second = _branch(~taken, else_body, _copies(else_values))
         _check_alike(first, second, "cond", "the other body's results")
         return [torch.where(taken, one, other) for one, other in zip(first, second)]
 
@@ -75,9 +76,9 @@ def _branch(taken: torch.Tensor, body: Body, values: List[torch.Tensor]) -> List
         _conditions.pop()
 
 
-def _kept(value: torch.Tensor) -> torch.Tensor:
-    """The value as an operation of the loop, so that a body which does nothing leaves a trace too."""
-    return torch.ops.aten.alias.default(value) if capture.is_capturing() else value
+def _copies(values: List[torch.Tensor]) -> List[torch.Tensor]:
+    """Tensors that a body may write into; nothing outside of it changes."""
+    return [value.clone() for value in values]
 
 
 def _tensors(values: Any, name: str, what: str) -> List[torch.Tensor]:

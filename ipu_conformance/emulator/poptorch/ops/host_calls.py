@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import weakref
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -14,7 +13,8 @@ from ipu_conformance.emulator.poptorch.ops import control_flow
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 
 _numbers = itertools.count()
-_operations: weakref.WeakValueDictionary[int, CPU] = weakref.WeakValueDictionary()
+_operations: Dict[int, CPU] = {}
+"""Every operation that a graph holds, for good: a program need not keep what it made inside ``forward``."""
 
 
 class CPU:
@@ -64,15 +64,6 @@ def _outputs(operation: CPU, inputs: Sequence[torch.Tensor]) -> List[torch.Tenso
     return listed
 
 
-def _operation(number: int, name: str) -> CPU:
-    operation = _operations.get(number)
-    if operation is None:
-        raise Error(
-            f"The CPU operation {name} is gone: keep the poptorch.CPU object, such as in the model, and compile"
-        )
-    return operation
-
-
 @torch.library.custom_op(
     "ipu_poptorch::host_call",
     mutates_args=(),
@@ -82,7 +73,7 @@ def host_call(
     inputs: Sequence[torch.Tensor], number: int, name: str, taken: Optional[torch.Tensor]
 ) -> List[torch.Tensor]:
     """Run a function of the host; in a branch that is not taken, give zeros without calling it."""
-    operation = _operation(number, name)
+    operation = _operations[number]
     if taken is not None and not bool(taken):
         return [torch.zeros(shape, dtype=dtype) for shape, dtype in operation._described]
     results = _outputs(operation, [value.detach().clone() for value in inputs])
@@ -94,7 +85,7 @@ def host_call(
 
 @host_call.register_fake
 def _(inputs: Sequence[torch.Tensor], number: int, name: str, taken: Any) -> List[torch.Tensor]:
-    operation = _operation(number, name)
+    operation = _operations[number]
     with torch._C.DisableTorchFunction(), unset_fake_temporarily():
         results = _outputs(operation, [torch.zeros(tuple(value.shape), dtype=value.dtype) for value in inputs])
         operation._described = [(tuple(value.shape), value.dtype) for value in results]

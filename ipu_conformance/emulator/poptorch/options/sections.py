@@ -37,7 +37,7 @@ class _TrainingOptions(OptionValues):
     def accumulationAndReplicationReductionType(self, reduction_type: enums.ReductionType) -> _TrainingOptions:
         """Whether gradients of micro-batches and replicas are averaged or summed."""
         self._check_not_frozen("accumulation_and_replication_reduction_type")
-        refusals.NO_REDUCTION(reduction=reduction_type)
+        refusals.NO_REDUCTION(reduction=reduction_type, allowed=(enums.ReductionType.Sum, enums.ReductionType.Mean))
         return self.set(accumulation_and_replication_reduction_type=reduction_type)
 
     @deprecated("2.0", "use accumulationAndReplicationReductionType instead")
@@ -90,6 +90,8 @@ class _PrecisionOptions(OptionValues):
 
     def setPartialsType(self, dtype: torch.dtype) -> _PrecisionOptions:
         """The type in which matrix products and convolutions of float16 hold partial sums."""
+        self._check_not_frozen("partials_type")
+        refusals.PARTIALS_TYPE(dtype=dtype, allowed=(torch.float32, torch.float16))
         return self.set(partials_type=dtype)
 
     @deprecated("3.0", _NO_EFFECT)
@@ -97,7 +99,7 @@ class _PrecisionOptions(OptionValues):
         """Accept the old choice between float16 and float32 for mixed inputs."""
         self._check_not_frozen("halfFloatCasting")
         if not isinstance(half_float_casting, enums.HalfFloatCastingBehavior):
-            raise AssertionError(f"{half_float_casting!r} was given: use a poptorch.HalfFloatCastingBehavior")
+            raise ValueError(f"{half_float_casting!r} was given: use a poptorch.HalfFloatCastingBehavior")
         return self
 
     @deprecated("3.0", _NO_EFFECT)
@@ -113,7 +115,7 @@ class _PrecisionOptions(OptionValues):
     def _accepted(self, name: str, value: bool) -> _PrecisionOptions:
         self._check_not_frozen(name)
         if not isinstance(value, bool):
-            raise AssertionError(f"{value!r} was given: use True or False")
+            raise ValueError(f"{value!r} was given: use True or False")
         return self
 
     def __deepcopy__(self, memo: Any) -> _PrecisionOptions:

@@ -107,6 +107,12 @@ ZERO_SIZED = refuse(
     error=ERROR,
     sentence="Zero-sized tensors are not supported: {what} has the shape {shape}",
 )
+INPUT_TYPE = refuse(
+    "poptorch.input-type",
+    when=lambda dtype: dtype.is_complex,
+    error=ERROR,
+    sentence="Unsupported tensor input type from pytorch: {dtype}; use a real one",
+)
 NO_LOSS = refuse(
     "poptorch.no-loss",
     when=lambda losses: not losses,

@@ -33,9 +33,16 @@ OPTION_VALUE = refuse(
 )
 NO_REDUCTION = refuse(
     "poptorch.no-reduction",
-    when=lambda reduction: getattr(reduction, "name", None) == "NoReduction",
+    # A member is an int to Python, but the number of one is a mistake.
+    when=lambda reduction, allowed: all(reduction is not member for member in allowed),
     error=ValueError,
-    sentence="ReductionType.NoReduction was given: gradients are reduced by Sum or Mean",
+    sentence="{reduction!r} was given: gradients are reduced by ReductionType.Sum or ReductionType.Mean",
+)
+PARTIALS_TYPE = refuse(
+    "poptorch.partials-type",
+    when=lambda dtype, allowed: dtype not in allowed,
+    error=ValueError,
+    sentence="{dtype} was given to setPartialsType: use torch.float32 or torch.float16",
 )
 TRACING = refuse(
     "poptorch.tracing",

@@ -55,6 +55,7 @@ class PoplarExecutor(Inspection):
         # A shallow copy shares the weights, and reading it is not a touch by the user; compiling copies it again.
         self._plain = wrapping.shallow(model)
         self._signature = inspect.signature(self._plain.forward)
+        self._told_of_layout = False
         self._options = _resolved(Options() if options is None else options, training)
         self._training = training
         self._optimizer = optimizer
@@ -79,6 +80,7 @@ class PoplarExecutor(Inspection):
         """Run the model on the device and return what its output mode selects."""
         refusals.OFFLINE(connection=self._options.connection_type)
         call = calls.Call(self._signature, args, kwargs)
+        self._tell_of_layout(call)
         if self._compiled is None:
             self._compile(call)
         else:
@@ -150,9 +152,17 @@ class PoplarExecutor(Inspection):
         if self._compiled is not None:
             logger.warning("Call to compile() ignored: the model is already compiled")
             return
-        self._compile(calls.Call(self._signature, args, kwargs))
+        call = calls.Call(self._signature, args, kwargs)
+        self._tell_of_layout(call)
+        self._compile(call)
         if self._options.connection_type == ConnectionType.Always and not self._attached:
             self.attachToDevice()
+
+    def _tell_of_layout(self, call: calls.Call) -> None:
+        """Warn once of inputs that are copied before they are sent."""
+        if not self._told_of_layout and not all(tensor.is_contiguous() for tensor in call.tensors):
+            logger.warning("At least one input tensor is not contiguous: non-contiguous tensors will be converted.")
+            self._told_of_layout = True
 
     def _compile(self, call: calls.Call) -> None:
         if any(tensor.requires_grad for tensor in call.tensors):

@@ -61,6 +61,7 @@ class Feed:
         """The size of a micro-batch, None for a scalar, which is a micro-batch as it is."""
         dim = tensor.shape[0] if tensor.dim() else None
         refusals.ZERO_SIZED(what="an input", shape=tuple(tensor.shape))
+        refusals.INPUT_TYPE(dtype=tensor.dtype)
         try:
             size = self.layout.micro_batch_size(dim)
         except streams.StreamError as error:

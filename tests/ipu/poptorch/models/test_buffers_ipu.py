@@ -26,6 +26,7 @@ UPDATES: Dict[str, Callable[[Any, Any], Any]] = {
     "copy_": lambda model, x: model.held.copy_(model.held + x.sum(dim=0).detach()),
     "+=": lambda model, x: model.held.__iadd__(x.sum(dim=0).detach()),
     "slice": lambda model, x: model.held[:].add_(x.sum(dim=0).detach()),
+    "data": lambda model, x: model.held.data.add_(x.sum(dim=0).detach()),
 }
 
 

@@ -153,6 +153,28 @@ def test_hooks_of_after_run_when_compiling_fails(poptorch: Any) -> None:
     check.equal(actual=calls, expected=["after"], what="the list of the hooks that ran")
 
 
+def test_an_input_that_is_not_contiguous_is_told_once(poptorch: Any, torch: Any, said: Callable[[], str]) -> None:
+    """A transposed input has the values that it shows, and a model warns of the first one only."""
+    across = torch.arange(6.0).reshape(2, 3)
+    inference = poptorch.inferenceModel(as_model(lambda model, x: x * 2))
+    said_by_call = []
+    for x in (across.t().contiguous(), across.t(), across.t() + 0):
+        out = inference(x)
+        said_by_call.append(said().count("not contiguous"))
+
+    # Where the log is collected beside what is printed, a line is found twice in its call and once later.
+    never, first, again = said_by_call
+    check.equal(actual=out.tolist(), expected=[[0.0, 6.0], [2.0, 8.0], [4.0, 10.0]], what="the output")
+    check.equal(actual=never, expected=0, what="the number of warnings of a contiguous input")
+    check.holds(first > again, f"The warning is found {first} times at the first such input and {again} at the next.")
+
+
+def test_a_complex_input_is_refused(poptorch: Any, torch: Any) -> None:
+    """The device has no type for complex numbers."""
+    with check.raises(poptorch.Error, match="(?i)type", what="a complex input"):
+        poptorch.inferenceModel(as_model(lambda model, x: x * 2))(torch.ones(3, dtype=torch.complex64))
+
+
 def test_an_input_with_a_gradient_is_detached(poptorch: Any, said: Callable[[], str]) -> None:
     """The model runs, says so, and its output has no gradient."""
     x = exact.samples(1).requires_grad_()

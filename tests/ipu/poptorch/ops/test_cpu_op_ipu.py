@@ -28,6 +28,14 @@ def test_the_host_computes_in_the_middle(poptorch: Any, torch: Any) -> None:
     assert_same(out, (_x() + 1) ** 2 * 2, "the output")
 
 
+def test_an_operation_may_be_made_inside_forward(poptorch: Any) -> None:
+    """The device keeps the function of the host, as long as it runs, whoever else forgets it."""
+    model = poptorch.inferenceModel(as_model(lambda model, x: poptorch.CPU(lambda a: a * 3, "thrice")(x) + 1))
+
+    for step in range(3):
+        assert_same(model(_x() + step), (_x() + step) * 3 + 1, f"the output of run {step}")
+
+
 def test_several_tensors_go_and_come(poptorch: Any) -> None:
     """A function may take and return several tensors, of other shapes than it was given."""
 

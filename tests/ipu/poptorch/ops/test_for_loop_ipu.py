@@ -36,6 +36,29 @@ def test_a_loop_carries_several_tensors(poptorch: Any, torch: Any) -> None:
     check.equal(actual=[each.item() for each in results], expected=[8, 13], what="the list of the loop's results")
 
 
+@pytest.mark.parametrize("name", ["for_loop", "cond"])
+def test_a_body_works_on_copies_of_its_inputs(poptorch: Any, torch: Any, name: str) -> None:
+    """What a body writes into its arguments changes neither an input of the model nor what was computed before."""
+
+    def written(a: Any, b: Any) -> Any:
+        a += 5
+        b.mul_(3)
+        return a, b
+
+    def forward(model: Any, x: Any) -> Any:
+        outer = x * 2
+        if name == "for_loop":
+            return [*poptorch.for_loop(2, written, [x, outer]), x, outer]
+        return [*poptorch.cond((x.sum() > 0), written, [x, outer], written, [x, outer]), x, outer]
+
+    rounds = 2 if name == "for_loop" else 1
+    results = infer(poptorch, forward, _x())
+
+    expected = [_x() + 5 * rounds, _x() * 2 * 3**rounds, _x(), _x() * 2]
+    for actual, value, what in zip(results, expected, ("the sum", "the product", "the input", "the outer tensor")):
+        assert_same(actual, value, what)
+
+
 def test_a_body_uses_weights_and_outer_tensors(poptorch: Any, torch: Any) -> None:
     """The body sees the model and what was computed before the loop."""
 

@@ -38,12 +38,18 @@ def likely(model: Any, torch: Any, x: Any) -> Any:
     return torch.distributions.Uniform(x * 1.0, x + 1.0).log_prob(x + 0.5)
 
 
+def data(model: Any, torch: Any, x: Any) -> Any:
+    """The values of an input and of a weight without their gradients."""
+    return x.data * 3 + model.table.data[:, 1]
+
+
 CALLS: Dict[Callable[..., Any], Any] = {
     bag: [[12.0, 15.0], [0.0, 0.0], [0.0, 1.5], [6.0, 7.5]],
     counted: [0, 1, 2, 0, 0, 1],
     weighed: [0.0, 1.0, 10.0, 0.0, 0.0, 4.0],
     on_the_device: [4, 5, 8, 5],
     likely: [0.0, 0.0, 0.0, 0.0],
+    data: [4.5, 10.5, 22.5, 16.5],
 }
 """What each makes of its numbers."""
 NUMBERS = {bag: [1, 3, 0, 2], counted: [1, 2, 5, 2], weighed: [1, 2, 5, 2], on_the_device: [1, 2, 5, 2]}

@@ -49,11 +49,15 @@ def test_a_value_is_read_back_as_it_was_set(poptorch: Any, row: Row) -> None:
     assert_reads(others, **{row.reads: before})
 
 
+LOOKED_UP = ("Training.accumulationAndReplicationReductionType", "Precision.setPartialsType")
+"""Methods that look their argument up among a few values."""
+
+
 @pytest.mark.parametrize("row", REFUSED, ids=str)
 def test_a_wrong_value_is_refused(poptorch: Any, row: Row) -> None:
-    """A value of the wrong type, or one that cannot be, is an AssertionError when it is set."""
+    """A wrong type or value is an AssertionError when it is set, and a ValueError where few values are known."""
     method = reach(poptorch.Options(), row.method)
-    with check.raises(AssertionError, what=f"{row.method}({row.refused})"):
+    with check.raises(ValueError if row.method in LOOKED_UP else AssertionError, what=f"{row.method}({row.refused})"):
         method(evaluate(row.refused))
 
 

@@ -31,6 +31,21 @@ def _called_once(original: Original, operation: Any, inputs: Sequence[Any]) -> L
     return [inputs[0].new_zeros(shape, dtype=dtype) for shape, dtype in operation._described]
 
 
+@patch("data-of-a-tensor-is-a-copy", "streams", "poptorch.compile.substitutes:captured",
+       "what is written into the data of a tensor is lost, and its values are off by one")  # fmt: skip
+def _copied_data(original: Original, function: Any, args: Any, kwargs: Any) -> Any:
+    call, args, kwargs = original(function, args, kwargs)
+    if getattr(getattr(function, "__self__", None), "__name__", "") != "data":
+        return call, args, kwargs
+    return (lambda tensor: tensor.detach() + 1), args, kwargs
+
+
+@patch("loop-body-writes-into-inputs", "streams", "poptorch.ops.control_flow:_copies",
+       "bodies of for_loop and cond work on their inputs themselves")  # fmt: skip
+def _themselves(original: Original, values: Sequence[Any]) -> List[Any]:
+    return list(values)
+
+
 @patch("ctc-lengths-ignored", "streams", "poptorch.ops.ctc:ctc_beam_search_decoder",
        "all steps are decoded whatever the length")  # fmt: skip
 def _of_full_length(original: Original, probs: Any, lengths: Any, *arguments: Any, **settings: Any) -> Any:
