@@ -248,7 +248,7 @@ def restored(original: Type[torch.nn.Module]) -> torch.nn.Module:
 def BeginBlock(layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Optional[int] = None) -> Any:
     """Begin a block whenever a layer is called; the block lasts until the next one begins.
 
-    A module is changed in place and returned; another callable is wrapped in a function.
+    A module is changed in place and returned; another callable is wrapped in a module.
     """
     _check(user_id, ipu_id)
     if isinstance(layer_to_call, _BlockBegun):
@@ -265,13 +265,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[BlockId] = None, ipu_id: Op
         raise Error(
             f"{layer_to_call!r} was given to BeginBlock: module is not an instance of torch.nn.Module or function"
         )
-
-    @functools.wraps(layer_to_call, updated=())
-    def begun(*args: Any, **kwargs: Any) -> Any:
-        _begin(user_id, ipu_id)
-        return layer_to_call(*args, **kwargs)
-
-    return begun
+    return LegacyBeginBlockFn(layer_to_call, user_id, ipu_id)
 
 
 class LegacyBeginBlockFn(torch.nn.Module):

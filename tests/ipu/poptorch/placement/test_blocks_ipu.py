@@ -143,6 +143,15 @@ def test_begin_block_takes_a_function(poptorch: Any, capfd: Any) -> None:
     check.equal(actual=begun(3), expected=6, what="what the function returns on the host")
 
 
+@pytest.mark.ipus(2)
+def test_a_begun_function_is_a_layer_of_a_model(poptorch: Any, torch: Any, capfd: Any) -> None:
+    """What BeginBlock makes of a function is a module, which stands among the layers of a Sequential."""
+    begun = poptorch.BeginBlock(lambda x: x * 2, "double", ipu_id=1)
+
+    check.instance(actual=begun, expected=torch.nn.Module, what="BeginBlock of a function")
+    assert_placed(_ipus(poptorch, capfd, torch.nn.Sequential(torch.nn.ReLU(), begun)), [0, 1])
+
+
 def after_with(poptorch: Any, x: Any) -> Any:
     with poptorch.Block(ipu_id=0):
         x = x * 2

@@ -34,6 +34,13 @@ def _copied(original: Original, layer_to_call: Any, *arguments: Any, **settings:
     return original(copy.deepcopy(layer_to_call), *arguments, **settings)
 
 
+@patch("begun-function-stays-a-function", "plan", "poptorch.compile.blocks:BeginBlock",
+       "BeginBlock of a function is a function, which no model can hold")  # fmt: skip
+def _a_function(original: Original, layer_to_call: Any, *arguments: Any, **settings: Any) -> Any:
+    begun = original(layer_to_call, *arguments, **settings)
+    return begun if begun is layer_to_call else lambda *inputs, **named: begun(*inputs, **named)
+
+
 @patch("block-function-loses-its-name", "plan", "poptorch.compile.blocks:BlockFunction",
        "a function with a block has another name")  # fmt: skip
 def _unnamed(original: Original, *arguments: Any, **settings: Any) -> Callable[[Any], Any]:
