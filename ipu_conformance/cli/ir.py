@@ -6,7 +6,9 @@ import argparse
 import json
 import sys
 import zipfile
+import zlib
 from collections import Counter
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance import ir
@@ -161,23 +163,59 @@ def _run(args: argparse.Namespace) -> int:
 
     from ipu_conformance import interpreter
 
-    try:
-        with np.load(args.inputs, allow_pickle=False) as held:
-            inputs = {name: held[name] for name in held.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise ir.IRError(f"{args.inputs} cannot be read as arrays: {error}") from error
+    target = _archive(args.output) if args.output is not None else None
+    inputs = _arrays(args.inputs)
     graph = _read(args, args.file)
-    outcome = interpreter.execute(graph, inputs, engine=args.engine, schedule=args.schedule, fetches=args.fetch)
+    with np.errstate(all="ignore"):  # NaN and infinity are results, which the table shows
+        outcome = interpreter.execute(graph, inputs, engine=args.engine, schedule=args.schedule, fetches=args.fetch)
     changed = {name: outcome.variables[0][name] for name in outcome.changed}
-    if args.output:
-        np.savez(args.output, **outcome.outputs, **changed)
+    if target is not None:
+        _save(target, {**changed, **outcome.outputs})
     rows: List[Tuple[str, ...]] = [("what", "tensor", "shape", "mean", "smallest", "largest")]
     for what, values in (("output", outcome.outputs), ("variable", changed)):
         for name, value in values.items():
-            numbers = [f"{float(each):.9g}" for each in (np.mean(value), np.min(value), np.max(value))]
+            statistics = (np.mean, np.min, np.max)
+            numbers = [f"{float(each(value)):.9g}" if np.size(value) else "-" for each in statistics]
             rows.append((what, _plain(name), shape_text(np.shape(value)), *numbers))
     print("\n".join(text_table(rows)))
     return 0
+
+
+def _arrays(path: str) -> Dict[str, Any]:
+    """The arrays of an archive of NumPy's, by name."""
+    import numpy as np
+
+    try:
+        with open(path, "rb") as stream:  # numpy leaves a file open that turns out to be no archive
+            held = np.load(stream, allow_pickle=False)
+            if not hasattr(held, "files"):
+                raise ir.IRError(f"{path} holds one array without a name; write an archive with numpy.savez")
+            return {name: held[name] for name in held.files}
+    except OSError as error:
+        raise ir.IRError(f"{path} cannot be read as arrays: {error.strerror or error}") from error
+    except (EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ir.IRError(f"{path} cannot be read as arrays: {error}; write it with numpy.savez") from error
+
+
+def _archive(path: str) -> Path:
+    """The file that an archive goes to: as NumPy does, ``.npz`` is added where it is missing."""
+    target = Path(path if path.endswith(".npz") else path + ".npz")
+    if path in ("", STDIO) or Path(path).is_dir() or not target.parent.is_dir():
+        raise ir.IRError(f"{path!r} cannot be written; -o takes a file, OUT.npz, in a folder that exists")
+    return target
+
+
+def _save(target: Path, values: Mapping[str, Any]) -> None:
+    """Write the whole archive or nothing; numpy.savez cannot, and has no place for a tensor named ``file``."""
+    import numpy as np
+
+    try:
+        with replacing(target) as part, zipfile.ZipFile(part, "w") as archive:
+            for name, value in values.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, np.asanyarray(value), allow_pickle=False)
+    except OSError as error:
+        raise ir.IRError(f"{target} cannot be written: {error.strerror or error}") from None
 
 
 def _summary(graph: ir.Graph) -> Dict[str, Any]:

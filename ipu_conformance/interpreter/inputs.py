@@ -15,6 +15,8 @@ from ipu_conformance.ir.tensor import Shape, shape_text
 DROPOUT, UNIFORM = "Dropout", "tensorflow::RandomUniform"
 KEPT = ":kept"
 """What follows the name of a Dropout's result, or of what is drawn for one, in that of its mask."""
+SHOWN = 8
+"""How many names a sentence lists."""
 
 Counts = Tuple[int, int, int]
 """Updates, micro-batches of an update, and replicas."""
@@ -42,14 +44,19 @@ def feed(graph: Graph, given: Mapping[str, Array]) -> Feed:
     unmade = [*graph.inputs, *graph.initializers, *(name for name in masks if name in given)]
     unknown = sorted(set(given) - set(unmade))
     if unknown:
-        raise ExecutionError(f"{unknown[0]!r} is given, and graph {graph.name!r} has no such input or weight.")
+        takes = [*unmade[:SHOWN], "…"] if len(unmade) > SHOWN else unmade
+        raise ExecutionError(
+            f"{unknown[0]!r} is given, and graph {graph.name!r} has no such input or weight: it takes "
+            f"{', '.join(takes) or 'none'}."
+        )
     held: Dict[str, Array] = {}
     streams: Dict[str, Array] = {}
     for name in unmade:
         if name not in given:
             held[name] = _own(graph, name)
             continue
-        value, shape = wide(given[name]), graph.tensors[masks.get(name, name)].shape
+        tensor = graph.tensors[masks.get(name, name)]
+        value, shape = _numbers(name, given[name], "FLOAT" if name in masks else tensor.dtype), tensor.shape
         extra = 0 if shape is None else value.ndim - len(shape)
         if extra not in (0, 1, 3) or not _fits(value.shape[extra:], shape):
             raise ExecutionError(
@@ -68,6 +75,17 @@ def feed(graph: Graph, given: Mapping[str, Array]) -> Feed:
     if 0 in counted:
         raise ExecutionError(f"streams have {counted} updates, turns and replicas: there must be one of each.")
     return Feed(held, streams, (counted[0], counted[1], counted[2]))
+
+
+def _numbers(name: str, value: Array, dtype: str) -> Array:
+    """The given numbers in 64 bits; an integer tensor takes whole numbers only."""
+    kind = np.asarray(value).dtype.kind
+    if kind not in "fiub":
+        raise ExecutionError(f"{name!r} is given as {np.asarray(value).dtype}: it takes numbers of dtype {dtype}.")
+    numbers = wide(value)
+    if kind == "f" and dtype.lstrip("U").startswith("INT") and not np.array_equal(numbers, np.trunc(numbers)):
+        raise ExecutionError(f"{name!r} is given with fractions: it takes whole numbers of dtype {dtype}.")
+    return numbers
 
 
 def _own(graph: Graph, name: str) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from ipu_conformance import cli
 from ipu_conformance.cli import ir as command
 from ipu_conformance.interpreter import ENGINES
-from ipu_conformance.ir import write
+from ipu_conformance.ir import Graph, Op, Tensor, write
 from ipu_conformance.run import CHOICES
 
 from .test_machine import STREAM, pipeline, regression
@@ -68,11 +69,21 @@ def _forward() -> Any:
     return replace(graph, ops=kept, tensors={name: each for name, each in graph.tensors.items() if name != "t_c1"})
 
 
+def _array() -> bytes:
+    """A file with one array, which is no archive."""
+    buffer = io.BytesIO()
+    np.save(buffer, STREAM)
+    return buffer.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
         ("inputs.npz", b"no arrays", "cannot be read as arrays"),
-        ("missing.npz", None, "cannot be read as arrays"),
+        ("inputs.npz", b"", "cannot be read as arrays: No data left in file"),
+        ("inputs.npz", b"PK\x03\x04", "cannot be read as arrays"),
+        ("inputs.npz", _array(), "holds one array without a name"),
+        ("missing.npz", None, "cannot be read as arrays: No such file"),
     ],
 )
 def test_bad_inputs_are_one_sentence(files: Path, capsys: Any, name: str, content: Any, sentence: str) -> None:
@@ -85,6 +96,76 @@ def test_bad_inputs_are_one_sentence(files: Path, capsys: Any, name: str, conten
     said = capsys.readouterr().err.strip()
     assert sentence in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"x": STREAM}, "'w' () has no value in the dump: give it among the inputs."),
+        ({"x": STREAM, "w": 1.0, "v": 2.0}, "'v' is given, and graph 'g' has no such input or weight: it takes x, Accum___w, w."),
+        ({"x": STREAM, "w": np.ones((2, 2))}, "'w' is given with shape (2, 2): it takes ()"),
+        ({"x": STREAM.astype(str), "w": 1.0}, "'x' is given as <U32: it takes numbers of dtype FLOAT."),
+        ({"x": STREAM.astype(complex), "w": 1.0}, "'x' is given as complex128"),
+    ],
+)
+def test_unfit_arrays_are_one_sentence(files: Path, capsys: Any, arrays: Dict[str, Any], sentence: str) -> None:
+    """A missing or unknown array, another shape, and what is not a real number are refused before anything runs."""
+    np.savez(files / "unfit.npz", **arrays)
+    words = ["ir", "run", str(files / "training.json"), "--inputs", str(files / "unfit.npz")]
+
+    assert cli.main([*words, "-o", str(files / "out.npz")]) != 0
+
+    said = capsys.readouterr().err.strip()
+    assert sentence in said
+    assert "\n" not in said
+    assert not (files / "out.npz").exists()
+
+
+def test_an_integer_tensor_takes_whole_numbers(tmp_path: Path, capsys: Any) -> None:
+    """Labels that are not whole are not rounded in silence."""
+    graph = Graph("g", (Op("Identity", inputs=("x",), outputs=("y",)),), ("x",), ("y",),
+                  (Tensor("x", "INT32", (2,)), Tensor("y", "INT32", (2,))))  # fmt: skip
+    write(graph, tmp_path / "labels.json")
+    words = ["ir", "run", str(tmp_path / "labels.json"), "--inputs", str(tmp_path / "x.npz")]
+
+    np.savez(tmp_path / "x.npz", x=np.array([3.0, 4.0]))
+    assert cli.main(words) == 0
+    np.savez(tmp_path / "x.npz", x=np.array([3.0, 4.5]))
+    assert cli.main(words) != 0
+
+    assert "'x' is given with fractions: it takes whole numbers of dtype INT32." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["", "-", ".", "nowhere/out.npz", "folder.npz"])
+def test_an_output_that_cannot_be_written_is_one_sentence(
+    files: Path, capsys: Any, monkeypatch: Any, output: str
+) -> None:
+    """A folder, standard output and a place that is not there are refused, and no file is left behind."""
+    monkeypatch.chdir(files)
+    (files / "folder.npz").mkdir()
+    before = sorted(files.rglob("*"))
+
+    assert cli.main(["ir", "run", "training.json", "--inputs", "inputs.npz", "-o", output]) != 0
+
+    assert f"{output!r} cannot be written" in capsys.readouterr().err
+    assert sorted(files.rglob("*")) == before
+
+
+def test_a_write_that_fails_leaves_the_older_file(files: Path, capsys: Any, monkeypatch: Any) -> None:
+    """Where the disk is full the archive of an earlier run is still whole, and nothing lies beside it."""
+    monkeypatch.chdir(files)
+    words = ["ir", "run", "training.json", "--inputs", "inputs.npz", "-o", "out.npz"]
+    assert cli.main(words) == 0
+    before = {path.name: path.read_bytes() for path in files.iterdir()}
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    assert cli.main(words) != 0
+
+    assert "out.npz cannot be written: No space left on device" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in files.iterdir()} == before
 
 
 def test_an_engine_that_is_not_installed_is_one_sentence(files: Path, capsys: Any, monkeypatch: Any) -> None:
