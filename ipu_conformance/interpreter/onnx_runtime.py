@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,6 +18,25 @@ from ipu_conformance.ir.graph import Graph, Op
 from ipu_conformance.ir.tensor import Tensor
 
 MODULE = "onnxruntime"
+
+KEPT = ("mode", "nearest_mode", "coordinate_transformation_mode")
+"""The attributes of a Resize that ONNX has, too."""
+UNUSED = np.zeros(0, "<f4")
+"""What a Resize has for regions and scales where it is given sizes."""
+
+
+def _slice(call: Call) -> Iterator[Tuple[str, Array]]:
+    starts = call.attribute("starts")
+    for word, default in (("starts", ()), ("ends", ()), ("axes", range(len(starts))), ("steps", (1,) * len(starts))):
+        yield word, np.array(call.attribute(word, default=tuple(default) or None), "<i8")
+
+
+READ: Mapping[str, Callable[[Call], Iterable[Tuple[str, Array]]]] = {
+    "Reshape": lambda call: [("shape", np.array(call.shape(), "<i8"))],
+    "Slice": _slice,
+    "Resize": lambda call: [("roi", UNUSED), ("scales", UNUSED), ("sizes", np.array(call.shape(), "<i8"))],
+}
+"""What these ops of ONNX read besides their value, in their order."""
 
 
 def run(
@@ -45,10 +64,10 @@ def run(
 def _plain(graph: Graph, wanted: Sequence[str]) -> Graph:
     """The same graph without placement: copies are identities, and what has no value is an input.
 
-    PopART has a Reshape to the declared shape of its output; ONNX' reads that shape.
+    PopART has in attributes, or in the declared shape of an output, what ops of ONNX read as inputs.
     """
     ops: List[Op] = []
-    shapes: Dict[str, Tuple[int, ...]] = {}
+    read: Dict[str, Array] = {}
     for op in graph.ops:
         if op.type in UPDATES or op.type.endswith("Grad") or "::" in op.type:
             raise ExecutionError(f"{placed(op)} is not known to the engine {MODULE}, which runs ONNX' forward ops.")
@@ -57,20 +76,27 @@ def _plain(graph: Graph, wanted: Sequence[str]) -> Graph:
         plain = replace(op, name="", attributes=attributes, ipu=None, stage=None)
         if op.type == COPY:
             plain = replace(plain, type="Identity", attributes={})
-        elif op.type == "Reshape" and len(op.inputs) == 1:
-            shape = f"{op.outputs[0]}/shape"
-            shapes[shape] = Call(op, (None,), graph).shape()
-            plain = replace(plain, inputs=(*op.inputs, shape), attributes={})
+        elif op.type in READ and len(op.inputs) == 1:
+            values = {f"{op.outputs[0]}/{word}": value for word, value in READ[op.type](Call(op, (None,), graph))}
+            read.update(values)
+            kept = {key: value for key, value in attributes.items() if key in KEPT}
+            plain = replace(plain, inputs=(*op.inputs, *values), attributes=kept)
         ops.append(plain)
     valueless = [name for name, data in graph.initializers.items() if data is None]
     held = {name: data for name, data in graph.initializers.items() if data is not None}
-    held.update({name: np.array(shape, "<i8").tobytes() for name, shape in shapes.items()})
+    held.update({name: value.tobytes() for name, value in read.items()})
     return Graph(
         name=graph.name,
         ops=ops,
         inputs=[*graph.inputs, *valueless],
         outputs=wanted,
-        tensors=[*graph.tensors.values(), *(Tensor(name, "INT64", (len(shape),)) for name, shape in shapes.items())],
+        tensors=[
+            *graph.tensors.values(),
+            *(
+                Tensor(name, "INT64" if value.dtype.kind == "i" else "FLOAT", value.shape)
+                for name, value in read.items()
+            ),
+        ],
         initializers=held,
         opset=graph.opset,
     )

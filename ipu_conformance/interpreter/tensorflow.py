@@ -255,6 +255,7 @@ TENSORFLOW: Table = {
             "ReluGrad": lambda call: call[0] * (call[1] > 0),
             "TanhGrad": lambda call: call[1] * (1 - call[0] * call[0]),
             "SigmoidGrad": lambda call: call[1] * call[0] * (1 - call[0]),
+            "RsqrtGrad": lambda call: call[1] * -0.5 * call[0] ** 3,
             "MatMul": _product,
             "BiasAdd": _biased,
             "BiasAddGrad": _bias,

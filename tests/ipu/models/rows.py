@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 import pytest
 
@@ -31,13 +31,46 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "replicated": {"gradient_accumulation": 2, "replicas": 3},
 }
 """Three updates each, with these counts."""
+FURTHER: Mapping[str, Mapping[str, Any]] = {
+    "sharded": {"gradient_accumulation": 3, "stages": 2, "schedule": "sequential"},
+    "recomputed": {"gradient_accumulation": 5, "stages": 3, "recompute": True},
+    "interleaved": {"gradient_accumulation": 6, "stages": 3, "schedule": "interleaved"},
+    "half": {"gradient_accumulation": 3, "dtype": "float16"},
+}
+"""What only the dumps of models are asked about."""
 PIPELINED = {"tensorflow": 6}
 """The accumulation of a pipeline of three stages where 5 is not allowed: TensorFlow takes two for each stage."""
+LACKING: Mapping[Tuple[str, str], Mapping[str, str]] = {
+    **{("interleaved", model): dict.fromkeys(("poptorch", "paddle"), "the interleaved schedule") for model in MODELS},
+    **{("half", model): {"paddle": "half precision in this driver"} for model in MODELS},
+    ("half", "lstm"): {"poptorch": "an LSTM in half precision", "paddle": "half precision in this driver"},
+    ("half", "resnet"): {
+        "tensorflow": "gradients of a batch norm in half precision",
+        "paddle": "half precision in this driver",
+    },
+}
+"""What frameworks have no words for, or their dumps none that are read, by row and model."""
+
+
+def _marks(row: str, model: str) -> List[pytest.MarkDecorator]:
+    """The IPUs that a row needs, and the frameworks that lack something for it."""
+    lacking = [pytest.mark.unable(*each) for each in LACKING.get((row, model), {}).items()]
+    return [pytest.mark.ipus(1 if row in ("accumulated", "half") else 4), *lacking]
+
 
 each_model = pytest.mark.parametrize("model", MODELS)
 each_row = pytest.mark.parametrize(
     "row", [pytest.param(row, marks=pytest.mark.ipus(4 if row != "accumulated" else 1)) for row in ROWS]
 )
+each_dumped_row = pytest.mark.parametrize(
+    ("row", "model"),
+    [
+        pytest.param(row, model, marks=_marks(row, model), id=f"{row}-{model}")
+        for row in (*ROWS, *FURTHER)
+        for model in MODELS
+    ],
+)
+"""Rows and models together: the ids are those of two parameters."""
 
 
 def name_of(framework: Driver) -> str:
@@ -47,9 +80,9 @@ def name_of(framework: Driver) -> str:
 
 def config_for(framework: Driver, model: str, row: str) -> RunConfig:
     """The configuration of a row in a framework's manner."""
-    counts, name = dict(ROWS[row]), name_of(framework)
+    counts, name = dict({**ROWS, **FURTHER}[row]), name_of(framework)
     stages = counts.pop("stages", 1)
-    if stages > 1:
+    if stages > 1 and counts.get("schedule") != "sequential":
         counts["gradient_accumulation"] = PIPELINED.get(name, counts["gradient_accumulation"])
     plain = RunConfig(
         steps=3,
@@ -93,4 +126,6 @@ def inferred(model: str, config: RunConfig) -> Any:
 def tolerance(model: str, config: RunConfig) -> RunTolerance:
     """The tolerance of a training; a cut changes no rounding that it would notice."""
     net = MODELS[model]()
-    return run_tolerance.for_run(net, distinct_micro_batches(net, config), replace(config, stages=()))
+    return run_tolerance.for_run(
+        net, distinct_micro_batches(net, config), replace(config, stages=(), schedule="grouped", recompute=False)
+    )
