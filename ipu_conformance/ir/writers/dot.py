@@ -71,7 +71,7 @@ def dump_stages(graph: Graph) -> bytes:
     numbers = {place: f"box{number}" for number, place in enumerate(sorted(counts, key=_by_stage))}
     lines = [
         f"digraph {quoted(graph.name)} {{",
-        '  graph [rankdir=LR, fontname="Helvetica", labeljust=l, nodesep=0.6, ranksep=1.2];',
+        '  graph [rankdir=LR, newrank=true, fontname="Helvetica", labeljust=l, nodesep=0.6, ranksep=1.2];',
         '  node [shape=box, style="rounded,filled", fillcolor=white, fontname="Helvetica", fontsize=11];',
         '  edge [fontname="Helvetica", fontsize=9];',
     ]
