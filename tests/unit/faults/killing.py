@@ -209,7 +209,6 @@ DUMPS = (
 """What a dump can tell wrongly on any front end."""
 NO_DUMP_FAULT = {
     ("paddle", "cast-lost"): "its trained nets have no casts",
-    ("paddle", "sub-swapped"): "its trained nets have no differences",
     ("tensorflow", "wrong-stage"): "a function has no stages",
     ("tensorflow", "loss-not-scaled"): "its runs scale no loss",
     ("tensorflow", "copy-lost"): "a function has no copies",

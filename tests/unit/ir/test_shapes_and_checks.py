@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from ipu_conformance.ir import Graph, Op, Tensor, checks, shapes
+from ipu_conformance.ir import Graph, Op, Tensor, checks, diff, shapes
 from tests.unit.examples import at_most
 
 from . import networks
@@ -154,6 +154,28 @@ def test_sound_graphs_pass_every_check(graph):
 
     assert [sentence for check in checked for sentence in check(graph)] == []
     assert checks.all_reduce(graph, replicas) == []
+
+
+def test_a_dump_with_other_names_and_other_fusion_passes_every_rule():
+    """The rules ask for no name and no choice of ops: a scale that is part of the update, and two ops for one, pass."""
+    graph = networks.training()
+    for index in (0, 1):  # the scale of a gradient is folded into its update
+        graph = networks.without(graph, f"scale{index}")
+    split = []
+    for op in graph.ops:  # and a product is written as two ops
+        if op.name == "fwd1":
+            turned = Op("Transpose", "turned", ("w1",), ("w1_turned",), {"perm": (1, 0)}, op.ipu, op.stage)
+            split += [turned, Op("Gemm", "fwd1", ("a1", "w1_turned"), op.outputs, {"transB": 1}, op.ipu, op.stage)]
+        else:
+            split.append(op)
+    tensors = [*graph.tensors.values(), Tensor("w1_turned", F, (2, 7))]
+    fused = Graph(graph.name, split, graph.inputs, graph.outputs, tensors, graph.initializers, graph.opset)
+    other = networks.renamed(fused)
+    checked = (checks.shapes, checks.placement, checks.stage_order, checks.copies)
+
+    assert [sentence for check in checked for sentence in check(other)] == []
+    assert checks.all_reduce(other, 2) == []
+    assert diff(networks.training(), other, structural=True) != []
 
 
 def test_ops_without_a_place_are_told():

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Set, Tuple
 import numpy as np
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, interpreter, ir
 from ipu_conformance.ir.checks import ALL_REDUCES
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
@@ -157,6 +157,26 @@ def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
     allowed = np.array(3 * (6 + 2) + 12) * float(np.finfo(np.float32).eps)
     tolerance = Tolerance(allowed, "three products of at most 6 terms and their tanh, and a mean of 12", 0.0)
     check.close(actual=losses, expected=expected, tolerance=tolerance, what="the loss by micro-batch")
+
+
+def test_a_difference_is_executed_as_it_was_computed(static: Any, paddle: Any, tmp_path: Path) -> None:
+    """The terms of a difference stand in the dump in their order; whole numbers are compared bit for bit."""
+    x = static.data("x", [4, 3], "float32")
+    start = paddle.nn.initializer.Assign(np.array([5.0, -7.0, 11.0], np.float32))
+    base = paddle.create_parameter([3], "float32", default_initializer=start)
+    out = paddle.nn.functional.relu(x * x - base)
+    executor = started(paddle)
+    strategy = static.IpuStrategy()
+    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=4)
+    strategy.set_options({"onnx_dump_path": str(tmp_path / "model.onnx")})
+    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(["x"], [out.name])
+    samples = np.arange(-6, 6, dtype=np.float32).reshape(4, 3)
+    (returned,) = executor.run(program, feed={"x": samples}, fetch_list=[out])
+
+    outcome = interpreter.execute(ir.read(str(tmp_path / "model.onnx")), {"x": samples})
+
+    (told,) = outcome.outputs.values()
+    check.identical(actual=told[0, 0, 0].astype(np.float32), expected=returned, what="what the dump computes")
 
 
 def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_path: Path) -> None:
