@@ -102,7 +102,10 @@ def test_bad_inputs_are_one_sentence(files: Path, capsys: Any, name: str, conten
     ("arrays", "sentence"),
     [
         ({"x": STREAM}, "'w' () has no value in the dump: give it among the inputs."),
-        ({"x": STREAM, "w": 1.0, "v": 2.0}, "'v' is given, and graph 'g' has no such input or weight: it takes x, Accum___w, w."),
+        (
+            {"x": STREAM, "w": 1.0, "v": 2.0},
+            "'v' is given, and graph 'g' has no such input or weight: it takes x, Accum___w, w.",
+        ),
         ({"x": STREAM, "w": np.ones((2, 2))}, "'w' is given with shape (2, 2): it takes ()"),
         ({"x": STREAM.astype(str), "w": 1.0}, "'x' is given as <U32: it takes numbers of dtype FLOAT."),
         ({"x": STREAM.astype(complex), "w": 1.0}, "'x' is given as complex128"),
