@@ -11,7 +11,8 @@ from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
 from ipu_conformance.ops.latitude import latitudes
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, edges, is_floating
+from ipu_conformance.ops.unhandled import FRAMEWORK, UNHANDLED, why_unhandled
+from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, Call, calls, edges, is_floating, special
 
 DIRECTIONS = ("forward", "gradient")
 EDGES = ("drawn", "size-one", "empty", "long", "bits", *SPECIAL, ALL_SPECIAL)
@@ -62,6 +63,26 @@ class OpCase(NamedTuple):
     def open(self) -> str:
         """Why the result is left open, empty if it is specified."""
         return why_open(self.row.name, self.framework, self.direction, self.edge)
+
+    @property
+    def unhandled(self) -> str:
+        """Why the emulator alone is asked: public sources of the framework take no call of the case; empty if one is.
+
+        Only Paddle's handlers are public op by op.
+        """
+        rule = UNHANDLED.get(self.row.name)
+        if rule is None or self.framework != FRAMEWORK:
+            return ""
+        return rule.reason if rule.whole or not any(map(self._calls_taken, self._single_edges())) else ""
+
+    def _single_edges(self) -> Iterable[str]:
+        return special(self.row) if self.edge == ALL_SPECIAL else (self.edge,)
+
+    def _calls_taken(self, edge: str) -> List[Call]:
+        def taken(call: Call) -> bool:
+            return not why_unhandled(self.row.name, self.framework, call.samples)
+
+        return [call for call in calls(self.row, edge, self.dtype, self.framework, taken) if taken(call)]
 
     @property
     def latitude(self) -> str:

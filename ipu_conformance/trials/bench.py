@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
@@ -13,6 +14,7 @@ from ipu_conformance.frameworks import Driver, OpCall, OpResult
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
+from ipu_conformance.ops.unhandled import why_unhandled
 from ipu_conformance.ops.variants import ALL_SPECIAL, JOINED, SPECIAL, Call, calls, is_pointwise, joined, special
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
@@ -37,8 +39,12 @@ class Trial:
 class Bench:
     """The calls of one framework in one type of number, run in programs of many when the first of them is asked for."""
 
-    def __init__(self, framework: str, driver: Driver, dtype: str, asked: Iterable[Tuple[Row, str]]) -> None:
+    def __init__(
+        self, framework: str, driver: Driver, dtype: str, asked: Iterable[Tuple[Row, str]], *, every: bool = True
+    ) -> None:
+        """``every`` is whether calls are made, too, that the framework's public sources do not take."""
         self.framework = framework
+        self._every = every
         self._library = LIBRARIES[framework]
         self._driver = driver
         self.dtype = dtype
@@ -62,7 +68,8 @@ class Bench:
 
     def _regions(self, row: Row) -> Tuple[Call, Mapping[str, slice]]:
         if row not in self._joined:
-            every = [call for edge in special(row) for call in calls(row, edge, self.dtype, self.framework)]
+            taken = partial(self._taken, row)
+            every = [call for edge in special(row) for call in calls(row, edge, self.dtype, self.framework, taken)]
             self._joined[row] = joined(every)
         return self._joined[row]
 
@@ -84,10 +91,13 @@ class Bench:
             chosen = [self._regions(row)[0]]
         else:
             chosen = calls(row, edge, self.dtype, self.framework, lambda call: self._expressible(row, call))
-        return [self._trial(row, call, number) for number, call in enumerate(chosen)]
+        return [self._trial(row, call, number) for number, call in enumerate(chosen) if self._taken(row, call)]
+
+    def _taken(self, row: Row, call: Call) -> bool:
+        return self._every or not why_unhandled(row.name, self.framework, call.samples)
 
     def _expressible(self, row: Row, call: Call) -> bool:
-        return is_expressible(row, self.framework, self._driver, call, self.dtype)
+        return self._taken(row, call) and is_expressible(row, self.framework, self._driver, call, self.dtype)
 
     def _trial(self, row: Row, call: Call, number: int) -> Trial:
         made = Call(call.edge, tuple(held(sample, self.dtype) for sample in call.samples))

@@ -14,6 +14,8 @@ from ipu_conformance.oracle.sample import Chooser
 from ipu_conformance.trials import judge
 from ipu_conformance.trials.bench import Bench, Trial
 
+from .conftest import makes_every_call
+
 CALLS = 8
 """Calls of a case, each of another op."""
 EXAMPLES = 60
@@ -79,9 +81,10 @@ def _judge(row: Row, trial: Trial, framework: str) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("framework_name", list(LIBRARIES))
-def test_any_call(framework_name: str, seed: int) -> None:
+def test_any_call(request: pytest.FixtureRequest, framework_name: str, seed: int) -> None:
     """Whatever the shapes, the attributes and the values, outputs and gradients are the oracle's."""
-    bench = Bench(framework_name, frameworks.load(framework_name), "float32", ())
+    every = makes_every_call(request, framework_name)
+    bench = Bench(framework_name, frameworks.load(framework_name), "float32", (), every=every)
     for row, trial in bench.try_calls(_drawn_calls(_rows(framework_name, seed), seed)):
         try:
             _judge(row, trial, framework_name)

@@ -13,7 +13,7 @@ import pytest
 from ipu_conformance import levels
 from ipu_conformance.asking import SELECTION
 from ipu_conformance.ops import Row
-from ipu_conformance.ops.cases import cases
+from ipu_conformance.ops.cases import OpCase, cases
 from ipu_conformance.trials import judge
 from ipu_conformance.trials.bench import Bench, Trial
 from ipu_conformance.triangulation import POINT
@@ -27,8 +27,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for case in cases(name[len("test_") :], selection.frameworks)
         if selection.has_level(levels.shipped().of(f"ops/test_ops_ipu.py::{name}[{case}]"))
     ]
-    parameters = [pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case)) for case in asked]
+    parameters = [
+        pytest.param((case.framework, case.dtype), case.row, case.edge, id=str(case), marks=_marks(case))
+        for case in asked
+    ]
     metafunc.parametrize(("bench", "row", "edge"), parameters, indirect=["bench"])
+
+
+def _marks(case: OpCase) -> List[pytest.MarkDecorator]:
+    return [pytest.mark.emulator] if case.unhandled else []
 
 
 def test_forward(request: pytest.FixtureRequest, bench: Bench, row: Row, edge: str) -> None:

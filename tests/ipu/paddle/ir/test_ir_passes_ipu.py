@@ -62,7 +62,7 @@ def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any
     indices = {
         "topk": lambda: paddle.topk(scores, 1)[1],
         "argsort": lambda: paddle.argsort(scores, descending=True)[:, :1],
-        "argmax": lambda: paddle.argmax(scores, axis=1, keepdim=True),
+        "argmax": lambda: paddle.unsqueeze(paddle.argmax(scores, axis=1), 1),
         "assign": lambda: paddle.assign(np.array([[1], [0]], np.int64)),
     }[wide]()
     hits = paddle.equal(indices, labels)
@@ -184,7 +184,13 @@ CANONICALS: Dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", CANONICALS)
+OWN_WAYS = ("gelu", "not_equal", "layer_norm", "argmax")
+"""Ops that handlers of an IPU build write otherwise, or for which no handler was found: the emulator alone is asked."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.emulator] * (name in OWN_WAYS)) for name in CANONICALS]
+)
 def test_ops_become_those_of_popart(static: Any, paddle: Any, name: str) -> None:
     """Each of Paddle's ops becomes one or more of PopART's; none of Paddle's is left."""
     make, expected = CANONICALS[name]
@@ -194,8 +200,12 @@ def test_ops_become_those_of_popart(static: Any, paddle: Any, name: str) -> None
     check.equal(actual=types, expected=expected, what=f"what {name} becomes")
 
 
+@pytest.mark.emulator
 def test_a_network_becomes_ops_of_popart(static: Any, paddle: Any) -> None:
-    """Convolution, pool, norm and loss of a network that is trained are all canonical, the folded optimizer last."""
+    """Convolution, pool, norm and loss of a network that is trained are all canonical, the folded optimizer last.
+
+    An IPU build makes the mean part of its loss (``RemoveTailReduction``), so its list is another.
+    """
     images, labels = static.data("images", [None, 1, 6, 6], "float32"), static.data("labels", [None, 1], "int64")
     hidden = static.nn.batch_norm(static.nn.conv2d(images, 2, 3, act="relu"))
     scores = static.nn.fc(paddle.nn.functional.max_pool2d(hidden, 2, 2), 5)

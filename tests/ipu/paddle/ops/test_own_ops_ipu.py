@@ -1,4 +1,7 @@
-"""Ops that Paddle alone has, or that do with it what the other frameworks do not do."""
+"""Ops that Paddle alone has, or that do with it what the other frameworks do not do.
+
+An IPU build has handlers for none of them, so the emulator alone is asked.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from ipu_conformance.oracle.sample import Sample
 from ipu_conformance.oracle.tolerance.ops import for_outputs
 
 from ..device import compiled, held, started
+
+pytestmark = pytest.mark.emulator
 
 SCORES = np.array([[0, 3, 1, 2], [4, 3, 2, 1], [1, 2, 3, 4], [2, 0, 1, 3]], np.float32)
 LABELS = np.array([[1], [1], [3], [1]])
