@@ -145,6 +145,12 @@ def _cross_entropy(op: Any, to: Writer) -> bool:
     return True
 
 
+def _lookup(op: Any, to: Writer) -> bool:
+    """The device has no sparse gradients: a handler does not read whether a table asks for them."""
+    op._set_attr("is_sparse", False)
+    return False
+
+
 def _unstack(op: Any, to: Writer) -> bool:
     """There is no kernel for truth values; slices have one."""
     source = op.input("X")[0]
@@ -266,6 +272,8 @@ COMPOSITIONS: Dict[str, Composition] = {
     "matmul_v2": _product,
     "log_softmax": _log_softmax,
     "softmax_with_cross_entropy": _cross_entropy,
+    "lookup_table": _lookup,
+    "lookup_table_v2": _lookup,
     "unstack": _unstack,
     "sqrt": _root,
     "silu": _silu,

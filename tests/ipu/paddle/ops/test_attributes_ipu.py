@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance import check
 
-from ..device import compiled
+from ..device import compiled, started
 
 IMAGE = np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3)
 SIZES: Mapping[str, Tuple[Callable[[Any], Any], Tuple[int, int]]] = {
@@ -78,6 +78,29 @@ def test_repeats_that_are_tensors_are_refused(paddle: Any, static: Any, shape: A
     for repeated in (paddle.tile(x, times), paddle.expand(x, times)):
         with check.raises((RuntimeError, NotImplementedError), what=f"repeats {shape} that are a tensor"):
             compiled(paddle, [repeated * 2.0], size=1)
+
+
+TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) / 4
+
+
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_a_sparse_table_is_trained_as_a_dense_one(paddle: Any, static: Any, accumulated: int) -> None:
+    """Every row steps by how often it was looked up; the handler does not read ``is_sparse`` (``tensor_ops.cc``)."""
+    x = static.data("x", [3, 2], "int64")
+    start = paddle.ParamAttr("w", initializer=paddle.nn.initializer.Assign(TABLE))
+    loss = paddle.sum(static.nn.embedding(x, list(TABLE.shape), is_sparse=True, param_attr=start))
+    paddle.optimizer.SGD(0.125).minimize(loss)
+    started(paddle)
+    options: Any = {"enable_gradient_accumulation": accumulated > 1, "accumulation_factor": accumulated}
+    rows = np.array([[0, 1], [1, 3], [3, 3]])
+    with check.accepted("a sparse table"):
+        device = compiled(paddle, [loss], size=3, training=True, **options)
+        for _ in range(2):
+            device.run(np.concatenate([rows] * accumulated))
+    device.sync()
+
+    looked_up = np.bincount(rows.ravel(), minlength=len(TABLE)).astype(np.float32)[:, np.newaxis]
+    check.identical(actual=device.value("w"), expected=TABLE - 2 * np.float32(0.125) * looked_up, what="the table")
 
 
 SURE = 50.0

@@ -201,6 +201,8 @@ for _name, _what, _wrong in (
      _attribute("index_select", "dim", lambda value: 0)),
     ("op-padding-row-looked-up", "the row that stands for padding is looked up like any other",
      _where(["lookup_table_v2"], lambda block, op, index: op._set_attr("padding_idx", -1))),
+    ("op-second-row-stands-still", "the second row of a table gets no gradient",
+     _where(["lookup_table_v2_grad"], lambda block, op, index: op._set_int64_attr("padding_idx", 1))),
     ("op-rows-added", "rows that should be overwritten are added up", _attribute("scatter", "overwrite", _other)),
     ("op-one-hot-too-wide", "one-hot rows have one class more",
      _attribute("one_hot_v2", "depth", lambda value: value + 1)),
