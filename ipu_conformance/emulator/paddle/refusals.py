@@ -281,6 +281,12 @@ DIMENSIONS = refuse(
     sentence="{type} makes a constant of the shape {shape}: IPU doesn't support non-positive dimensions; give every "
     "dimension a length of at least 1",
 )
+ATTRIBUTE = refuse(
+    "paddle.attribute",
+    when=lambda type, name, value, taken: value is not None and value != taken,
+    error=Unimplemented,
+    sentence="{type} has the {name} {value}, and an IPU build takes {taken} alone; leave it out",
+)
 CUSTOM_OP = refuse(
     "paddle.custom-op",
     when=lambda name, known, registered: not known,

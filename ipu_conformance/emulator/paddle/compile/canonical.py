@@ -46,6 +46,13 @@ SPECIAL: Mapping[str, str] = {
 }
 """Ops of PopART's own that are not called as their types are; all others are the type in small letters."""
 
+ATTRIBUTES: Mapping[str, Tuple[str, Any]] = {
+    "mish": ("threshold", 20.0),
+    "one_hot": ("allow_out_of_range", False),
+    "one_hot_v2": ("allow_out_of_range", False),
+}
+"""The one value of an attribute that a handler takes."""
+
 _NUMBERS = {name: number for number, name in DTYPES.items()}
 
 
@@ -113,6 +120,9 @@ def _pass_through(call: Call, row: Any, writer: Writer) -> None:
 def _translate(call: Call, writer: Writer) -> None:
     try:
         refusals.DIMENSIONS(type=call.type, shape=_written_out(call, writer))
+        if call.type in ATTRIBUTES:
+            name, taken = ATTRIBUTES[call.type]
+            refusals.ATTRIBUTE(type=call.type, name=name, value=call.get(name), taken=taken)
         translate(call, writer)
     except IRError as error:
         if call.type in handlers():

@@ -80,6 +80,27 @@ def test_repeats_that_are_tensors_are_refused(paddle: Any, static: Any, shape: A
             compiled(paddle, [repeated * 2.0], size=1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype", "attributes"),
+    [
+        ("mish", "float32", {"threshold": 10.0}),
+        ("one_hot_v2", "int32", {"depth": 6, "dtype": 5, "allow_out_of_range": True}),
+    ],
+    ids=["mish", "one_hot_v2"],
+)
+def test_an_attribute_that_no_handler_takes_is_refused(
+    paddle: Any, static: Any, kind: str, dtype: str, attributes: Any
+) -> None:
+    """``mish`` bends at 20, and classes are in range (``activation_ops.cc``, ``tensor_ops.cc``)."""
+    x = static.data("x", [2, 3], dtype)
+    block = paddle.static.default_main_program().current_block()
+    out = block.create_var(dtype="float32")
+    block.append_op(type=kind, inputs={"X": x}, outputs={"Out": out}, attrs=dict(attributes))
+
+    with check.raises(NotImplementedError, what=f"{kind} with {attributes}"):
+        compiled(paddle, [out], size=2)
+
+
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) / 4
 
 
