@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope
 
+from ipu_conformance.emulator.tensorflow.compile import first_values
 from ipu_conformance.emulator.tensorflow.run import replicas, variables
 
 
@@ -98,6 +99,7 @@ class Replay:
                 if id(known) not in stored and _fits(known, shape, dtype):
                     position = index + 1
                     return known
+            settings["initial_value"] = first_values.outside(settings.get("initial_value"))
             variable = variables.replicated(next_creator(**settings))
             self._variables.append(variable)
             position = len(self._variables)

@@ -66,6 +66,32 @@ def test_replicas_keep_their_own_values(graph: Device) -> None:
     check.identical(actual=graph.dequeue(out), expected=100 + rows[2], what="the totals after the host's, by replica")
 
 
+@pytest.mark.parametrize("looped", [False, True], ids=["program", "loop"])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_program_computes_first_values(graph: Device, replicas: int, looped: bool) -> None:
+    """A tensor of the program is the first value of its variable; the initializer computes it, in its own dtype."""
+    tf, v1 = graph.open(replicas).tf, graph.tf.compat.v1
+
+    def program() -> Any:
+        before = tf.constant([1.5, 2.0], tf.float16)
+
+        def body(total: Any) -> Any:
+            with v1.variable_scope("scope", use_resource=True):
+                narrow = v1.get_variable("narrow", initializer=before * 2)
+                wide = v1.get_variable("wide", initializer=tf.range(3.0) + 0.25)
+            return total + tf.reduce_sum(tf.cast(narrow, tf.float32)) + tf.reduce_sum(wide)
+
+        return graph.ipu.loops.repeat(5, body, [0.0]) if looped else body(0.0)
+
+    total = graph.compile(program)()[0]
+    values = {variable.name: graph.session.run(variable) for variable in v1.global_variables()}
+
+    check.equal(actual=sorted(values), expected=["scope/narrow:0", "scope/wide:0"], what="the variables")
+    check.identical(actual=values["scope/narrow:0"], expected=np.float16([3, 4]), what="the first value in half")
+    check.identical(actual=values["scope/wide:0"], expected=np.float32([0.25, 1.25, 2.25]), what="the other")
+    check.identical(actual=total, expected=np.float32(10.75 * (5 if looped else 1)), what="the sum of both")
+
+
 def stepped(state: Tuple[float, float], gradients: Sequence[float]) -> Tuple[float, float]:
     """A weight and its velocity after steps with these gradients."""
     weight, velocity = state

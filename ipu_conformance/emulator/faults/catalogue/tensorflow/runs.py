@@ -261,6 +261,18 @@ def _from_the_beginning(original: Any, names: Any) -> None:
     return None
 
 
+@patch("first-values-of-programs-are-zero", "weights", "tensorflow.compile.first_values:outside",
+       "a variable begins with zeros where the program computes its first value")  # fmt: skip
+def _zeros(original: Any, value: Any) -> Any:
+    import tensorflow as tf
+
+    moved = original(value)
+    if moved is value:
+        return moved
+    with tf.init_scope():
+        return tf.zeros_like(moved)
+
+
 @patch("exports-halve-results", "numerics", f"{RUN}.serving:_frozen", "every step of an export returns halves")
 def _halving(original: Any, step: Any, signature: Any) -> Any:
     import tensorflow as tf
