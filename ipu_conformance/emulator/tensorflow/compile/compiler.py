@@ -98,6 +98,7 @@ def _described(computation: Callable[..., Any], program: GraphProgram, ipus: int
 def _results(outputs: Any) -> Any:
     """The tensors, the operations that come after them, and the structure of the tensors."""
     operations: List[Any] = []
+    refusals.RETURNED_SPEC(spec=_has_spec(outputs))
     if not isinstance(outputs, dict):
         outputs = [item for item in functions.listed(outputs) if item is not None]
         operations = [item for item in outputs if isinstance(item, tf.Operation)]
@@ -107,6 +108,12 @@ def _results(outputs: Any) -> Any:
         outputs = first
     tensors = [tf.convert_to_tensor(item) for item in tf.nest.flatten(outputs)]
     return tensors, operations, tf.nest.map_structure(lambda _: None, outputs)
+
+
+def _has_spec(outputs: Any) -> bool:
+    if type(outputs).__name__ in ("EstimatorSpec", "IPUEstimatorSpec"):
+        return True
+    return isinstance(outputs, (list, tuple)) and any(map(_has_spec, outputs))
 
 
 def _packed(tensors: List[Any], structure: Any) -> Any:

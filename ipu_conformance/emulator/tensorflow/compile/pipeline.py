@@ -12,7 +12,7 @@ from ipu_conformance.emulator.core import limits, streams
 from ipu_conformance.emulator.core.plan import Plan, plan
 from ipu_conformance.emulator.core.schedules import SharedDeviceError
 from ipu_conformance.emulator.core.topology import Topology
-from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards
+from ipu_conformance.emulator.tensorflow.compile import functions, graph_context, shards, stage_lists
 from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.keras import library
@@ -211,19 +211,23 @@ def pipeline(
 
     With an optimizer function the weights are updated once at the end of every run.
     """
-    stages = list(computational_stages)
+    stages, device_mapping, all_ipus = stage_lists.joined(computational_stages, device_mapping)
+    serialised = batch_serialization_iterations
     training_ = optimizer_function is not None
-    by = schedule_of(pipeline_schedule)
+    if device_mapping is None and serialised > 1:
+        device_mapping = [0] * len(stages)
     mapping = mapping_of(stages, device_mapping)
-    count = _count(gradient_accumulation_count)
     method = GradientAccumulationReductionMethod.parse(reduction_method)
+    by = schedule_of(pipeline_schedule) if pipeline_schedule is not None or serialised == 1 else "sequential"
+    stage_lists.check_serialised(serialised, by, mapping, method)
+    count = _count(gradient_accumulation_count) * serialised
     _check_options(
         stages, recomputation_mode, forward_propagation_stages_poplar_options,
-        backward_propagation_stages_poplar_options, weight_update_poplar_options, batch_serialization_iterations,
-        continuous_weight_updates, training_,
+        backward_propagation_stages_poplar_options if training_ else None, weight_update_poplar_options,
+        continuous_weight_updates,
     )  # fmt: skip
     _check_outfeed(outfeed_queue, training_, outfeed_loss, accumulate_outfeed, outfeed_mask)
-    for ipu in mapping:
+    for ipu in (*mapping, *all_ipus):
         shards.note(ipu)
     broken = misfit(mapping, by, count, training_)
     if placing():
@@ -362,9 +366,7 @@ def _check_options(
     forward: Any,
     backward: Any,
     update: Any,
-    serialised: int,
     continuous: bool,
-    training_: bool,
 ) -> None:
     if not all(callable(stage) for stage in stages):
         raise TypeError("`computational_stages` must be a list of functions.")
@@ -382,12 +384,8 @@ def _check_options(
             raise ValueError(f"`{what}` has {len(given)} options for {len(stages)} stages; give one for each.")
     if update is not None and not isinstance(update, PipelineStageOptions):
         raise TypeError("`weight_update_poplar_options` must be a PipelineStageOptions.")
-    if serialised != 1:
-        raise NotImplementedError("The emulator runs micro-batches whole: leave batch_serialization_iterations at 1.")
     if continuous:
         raise NotImplementedError("Continuous weight updates are not supported: weights are updated once per run.")
-    if backward is not None and not training_:
-        raise ValueError("`backward_propagation_stages_poplar_options` were given without an `optimizer_function`.")
 
 
 def _check_outfeed(queue: Any, training_: bool, loss: bool, accumulate: bool, mask: Optional[Sequence[bool]]) -> None:

@@ -33,6 +33,13 @@ NO_IPU = refuse(
     error=RuntimeError,
     sentence="The computation was not compiled for an IPU device: call ipu_compiler.compile inside scopes.ipu_scope.",
 )
+RETURNED_SPEC = refuse(
+    "tensorflow.compiled-specification",
+    when=lambda spec: spec,
+    error=ValueError,
+    sentence="The computation returns an EstimatorSpec or IPUEstimatorSpec: an IPUEstimator compiles its model function "
+    "itself, so leave ipu_compiler.compile out.",
+)
 EAGER_FUNCTION = refuse(
     "tensorflow.strategy-eager-function",
     when=lambda compiled: not compiled,

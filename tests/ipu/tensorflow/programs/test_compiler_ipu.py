@@ -114,6 +114,13 @@ def test_a_scope_inside_places_the_computation(tf: Any, ipu: Any, session: Any) 
     check.equal(actual=session.run(result), expected=2.0, what="1 + 1")
 
 
+def test_a_specification_of_an_estimator_is_refused(tf: Any, ipu: Any, session: Any) -> None:
+    """An IPUEstimator compiles its model function itself: a computation returns no EstimatorSpec."""
+    kind = tf.compat.v1.estimator.EstimatorSpec
+    with check.raises(ValueError, match="EstimatorSpec", what="a computation that returns an EstimatorSpec"):
+        compiled(ipu, lambda x: [x, kind("infer", predictions=x)], [tf.constant(2.0)])
+
+
 @pytest.mark.parametrize(("computation", "inputs"), [(3, None), (lambda x: x, 5)], ids=["computation", "inputs"])
 def test_wrong_arguments_are_refused(ipu: Any, session: Any, computation: Any, inputs: Any) -> None:
     """A computation is a function and its inputs a list."""

@@ -273,6 +273,26 @@ def _zeros(original: Any, value: Any) -> Any:
         return tf.zeros_like(moved)
 
 
+@patch("pipeline-serialised-batches-once", "plan", "tensorflow.compile.pipeline:pipeline",
+       "a stage takes one batch in each execution, however many are asked for")  # fmt: skip
+def _one_batch(original: Any, stages: Any, *args: Any, **settings: Any) -> Any:
+    if settings.pop("batch_serialization_iterations", 1) > 1:
+        settings["device_mapping"] = [0] * len(stages)
+    return original(stages, *args, **settings)
+
+
+@patch("pipeline-serialised-anyhow", "refusal", "tensorflow.compile.stage_lists:check_serialised",
+       "several batches in an execution of a stage go with any schedule, mapping and reduction")  # fmt: skip
+def _anyhow(original: Any, *args: Any) -> None:
+    return None
+
+
+@patch("pipeline-functions-of-a-stage-reversed", "plan", "tensorflow.compile.stage_lists:_side_by_side",
+       "the functions of one stage hand on their outputs in the opposite order")  # fmt: skip
+def _opposite(original: Any, stage: List[Any]) -> Any:
+    return original(stage[::-1])
+
+
 @patch("exports-halve-results", "numerics", f"{RUN}.serving:_frozen", "every step of an export returns halves")
 def _halving(original: Any, step: Any, signature: Any) -> Any:
     import tensorflow as tf

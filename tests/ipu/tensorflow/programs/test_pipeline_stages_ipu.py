@@ -1,0 +1,91 @@
+"""Stages of pipelines that are more than one function or more than one batch."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipu_conformance import check
+
+from ..device_programs import Device
+from ..exact import RATE, START, Trained, check_trained, counts, samples
+from .chain import Chain, schedule
+
+BATCHES = 3
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
+def test_a_stage_runs_several_batches(device: Device, replicas: int, named: bool) -> None:
+    """With batch_serialization_iterations every execution of a stage takes so many batches; all of a run are summed."""
+    options = {"pipeline_schedule": schedule(device, "Sequential"), "device_mapping": [0, 0]} if named else {}
+    chain = Chain(device, 1, replicas, batch_serialization_iterations=BATCHES, device_mapping=None)
+    chain.names = ["w0", "w1"]
+    queue, out = device.infeed(samples(2 * BATCHES * 2 * replicas)), device.outfeed()
+    device.run(chain.program(2, 2, queue, out, **options))
+    (losses,) = device.tf.nest.flatten(device.dequeue(out))
+
+    weights = np.asarray(device.read(chain.names), np.float32)
+    check_trained(Trained(weights, losses), 2, counts(2, 2 * BATCHES, replicas))
+
+
+SERIALISED: Dict[str, Any] = {
+    "schedule": (NotImplementedError, "Sequential", lambda ipu: {"pipeline_schedule": "Grouped"}),
+    "mapping": (NotImplementedError, "single IPU", lambda ipu: {"device_mapping": [0, 1]}),
+    "method": (ValueError, "SUM", lambda ipu: {"reduction_method": "mean"}),
+}
+
+
+@pytest.mark.parametrize("what", SERIALISED)
+def test_several_batches_need_one_ipu_and_sums(tf: Any, ipu: Any, configure: Any, what: str) -> None:
+    """Several batches in each execution of a stage go with sequential stages on one IPU and sums of gradients only."""
+    error, text, changed = SERIALISED[what]
+    options = changed(ipu)
+    if "pipeline_schedule" in options:
+        options["pipeline_schedule"] = ipu.pipelining_ops.PipelineSchedule[options["pipeline_schedule"]]
+    device = Device(tf, ipu, configure, "function")
+
+    with check.raises(error, match=text, what=f"three batches in a stage with another {what}"):
+        Chain(device, 2, **{"device_mapping": [0, 0], **options}).train(2, 1, batch_serialization_iterations=3)
+
+
+def test_functions_of_one_stage_get_the_same(device: Device) -> None:
+    """A stage that is a list of functions hands on the outputs of all of them, in order, to be trained as any other."""
+    ops = device.open(4).ipu.pipelining_ops
+    names, fed, count = ["w0", "w1", "w2"], samples(12), 12
+    device.declare(**dict(zip(names, START)))
+
+    def weight(place: int) -> Any:
+        return device.variable(names[place], START[place])
+
+    def optimizer_function(loss: Any, *rest: Any) -> Any:
+        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), loss)
+
+    stages: List[Any] = [
+        lambda x: x * weight(0),
+        [lambda x: x * weight(1), lambda x: [x + 1, x * weight(2)]],
+        lambda first, second, third: (first + 2 * third, second),
+    ]
+    mapping = [0, [1, 2], 3]
+    losses, second = device.pipe(
+        stages, count, fed, device_mapping=mapping, optimizer_function=optimizer_function
+    )
+
+    x, (w0, w1, w2) = fed.astype(np.float64), START[:3]
+    check.identical(actual=losses, expected=np.float32(x * w0 * (w1 + 2 * w2)), what="the first and the third output")
+    check.identical(actual=second, expected=np.float32(x * w0 + 1), what="the second output")
+    slopes = [w1 + 2 * w2, w0, 2 * w0]
+    expected = np.float32([start - RATE * x.sum() * slope for start, slope in zip(START, slopes)])
+    check.identical(actual=np.asarray(device.read(names)), expected=expected, what="the weights after the update")
+
+
+def test_options_of_what_is_not_there_are_ignored(device: Device) -> None:
+    """A pipeline that does not train takes options for its backward stages and does nothing with them."""
+    options = [device.open(2).ipu.pipelining_ops.PipelineStageOptions() for _ in range(3)]
+    outfed = device.pipe(
+        [lambda x: x * 3, lambda x: x + 5], 4, samples(4), backward_propagation_stages_poplar_options=options
+    )
+
+    check.identical(actual=outfed, expected=samples(4) * 3 + 5, what="the outfeed")
