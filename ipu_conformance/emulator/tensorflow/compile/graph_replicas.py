@@ -67,8 +67,10 @@ class GraphProgram:
 
     def _placed(self, inputs: List[Any], scope: Any) -> Any:
         """The IPUs that the computation names: it is built once to learn them, and its variables stay."""
-        with shards.noted() as found, func_graph.FuncGraph("placement").as_default():
-            self._one(scope, inputs)
+        placement = func_graph.FuncGraph("placement")
+        with shards.noted() as found, placement.as_default():
+            # A computation may look for its inputs in the graph that it is built in.
+            self._one(scope, [placement.capture(value) for value in inputs])
         return found
 
     def _made(self, variable: Any) -> None:

@@ -293,6 +293,47 @@ def _opposite(original: Any, stage: List[Any]) -> Any:
     return original(stage[::-1])
 
 
+KEPT = f"{RUN}.gradient_capture:_keep"
+
+
+@patch("captured-gradients-doubled", "numerics", KEPT, "gradients are captured twice as large as they are")
+def _twice_as_large(original: Any, tag: str, gradients: List[Any]) -> None:
+    original(tag, [2 * gradient for gradient in gradients])
+
+
+@patch("captured-gradients-for-the-outermost", "streams", KEPT, "gradients are captured by the outermost context")
+def _for_the_outermost(original: Any, tag: str, gradients: List[Any]) -> None:
+    from ipu_conformance.emulator.tensorflow.run import gradient_capture
+
+    frames = gradient_capture._open.frames
+    frames[0][1].setdefault(tag, gradients)
+
+
+@patch("captured-gradients-without-a-scope", "refusal", KEPT, "a gradient that nobody captures is no error")
+def _without_a_scope(original: Any, tag: str, gradients: List[Any]) -> None:
+    from ipu_conformance.emulator.tensorflow.run import gradient_capture
+
+    if gradient_capture.number_open():
+        original(tag, gradients)
+
+
+@patch("captured-gradients-overwritten", "refusal", KEPT, "a second gradient of one tag takes the place of the first")
+def _overwritten(original: Any, tag: str, gradients: List[Any]) -> None:
+    from ipu_conformance.emulator.tensorflow.run import gradient_capture
+
+    for _, kept in gradient_capture._open.frames[-1:]:
+        kept.pop(tag, None)
+    original(tag, gradients)
+
+
+@patch("marked-tensors-negated", "numerics", f"{RUN}.gradient_capture:capture_upstream_gradients",
+       "tensors whose gradients are to be captured change their sign")  # fmt: skip
+def _negated(original: Any, args: Any, tag: str = "") -> Any:
+    import tensorflow as tf
+
+    return tf.nest.map_structure(tf.negative, original(args, tag))
+
+
 @patch("exports-halve-results", "numerics", f"{RUN}.serving:_frozen", "every step of an export returns halves")
 def _halving(original: Any, step: Any, signature: Any) -> Any:
     import tensorflow as tf

@@ -1,22 +1,13 @@
-"""Tapes that capture the gradients of activations, which the emulator does not."""
+"""Tapes and contexts that capture gradients of activations."""
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow.surface import CAPTURING as _CAPTURING
-from ipu_conformance.emulator.tensorflow.surface import unavailable_class as _unavailable_class
+from ipu_conformance.emulator.tensorflow.run import gradient_capture as _gradient_capture
+from ipu_conformance.emulator.tensorflow.run.gradient_capture import GradientCaptureContext, GradientCaptureTape
 
 __all__ = ["GradientCaptureContext", "GradientCaptureTape", "num_gradient_collection_tapes"]
 
-_CONTEXT = {"__enter__": "", "__exit__": "typ, value, traceback", "captured_gradients": ""}
-GradientCaptureContext = _unavailable_class("GradientCaptureContext", _CAPTURING, "", _CONTEXT)
-GradientCaptureTape = _unavailable_class(
-    "GradientCaptureTape",
-    _CAPTURING,
-    "persistent=False, watch_accessed_variables=True",
-    {**_CONTEXT, "gradient": "target, sources, output_gradients=None, unconnected_gradients='none'"},
-)
-
 
 def num_gradient_collection_tapes() -> int:
-    """How many such tapes are recording: none."""
-    return 0
+    """How many such tapes and contexts are open."""
+    return _gradient_capture.number_open()

@@ -1,10 +1,7 @@
-"""Capturing the gradients of activations, which the emulator does not."""
+"""Capturing the gradients of activations."""
 
 from __future__ import annotations
 
-from ipu_conformance.emulator.tensorflow.surface import CAPTURING as _CAPTURING
-from ipu_conformance.emulator.tensorflow.surface import unavailable_function as _unavailable_function
+from ipu_conformance.emulator.tensorflow.run.gradient_capture import capture_upstream_gradients
 
 __all__ = ["capture_upstream_gradients"]
-
-capture_upstream_gradients = _unavailable_function("capture_upstream_gradients", _CAPTURING, "args, tag=''")

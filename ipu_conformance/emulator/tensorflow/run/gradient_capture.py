@@ -1,0 +1,108 @@
+"""Gradients of what a program marks, kept by tapes and contexts while the gradients of variables are computed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict, List, Optional, Tuple
+
+import tensorflow as tf
+
+
+class _Open(threading.local):
+    """The tapes and contexts of this thread that have not handed out their gradients, the innermost last."""
+
+    def __init__(self) -> None:
+        self.frames: List[Tuple[int, Dict[str, List[Any]]]] = []
+
+
+_open = _Open()
+
+
+def number_open() -> int:
+    """How many tapes and contexts would keep a gradient now, or once those inside have handed out theirs."""
+    return len(_open.frames)
+
+
+class GradientCaptureContext:
+    """A scope whose ``captured_gradients`` are those of what ``capture_upstream_gradients`` has marked."""
+
+    def __init__(self) -> None:
+        self._captured: Optional[Dict[str, List[Any]]] = None
+
+    def __enter__(self) -> Any:
+        _open.frames.append((id(self), {}))
+        return self
+
+    def __exit__(self, typ: Any, value: Any, traceback: Any) -> None:
+        """Gradients may still be computed behind the scope: it ends when they are asked for."""
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if _open.frames and _open.frames[-1][0] == id(self):
+            self._captured = _open.frames.pop()[1]
+
+    @property
+    def captured_gradients(self) -> Optional[Dict[str, List[Any]]]:
+        """The gradients by tag, a list for each; None while another tape or context inside is still open."""
+        self._close()
+        return self._captured
+
+    @captured_gradients.setter
+    def captured_gradients(self, _: Any) -> None:
+        raise ValueError("captured_gradients is read only: compute gradients to fill it.")
+
+
+class GradientCaptureTape(tf.GradientTape, GradientCaptureContext):
+    """A tape that also keeps the gradients of what ``capture_upstream_gradients`` has marked."""
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        tf.GradientTape.__init__(self, persistent=persistent, watch_accessed_variables=watch_accessed_variables)
+        GradientCaptureContext.__init__(self)
+
+    def __enter__(self) -> Any:
+        tf.GradientTape.__enter__(self)
+        return GradientCaptureContext.__enter__(self)
+
+    def __exit__(self, typ: Any, value: Any, traceback: Any) -> None:
+        tf.GradientTape.__exit__(self, typ, value, traceback)
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+    ) -> Any:
+        """The gradients of ``sources``; those that were captured on the way are kept."""
+        found = tf.GradientTape.gradient(self, target, sources, output_gradients, unconnected_gradients)
+        self._close()
+        return found
+
+
+def capture_upstream_gradients(args: Any, tag: str = "") -> Any:
+    """The same tensors, whose gradients the innermost tape or context keeps under ``tag``."""
+
+    @tf.custom_gradient
+    def marked(*tensors: Any) -> Any:
+        def gradient(*upstream: Any) -> Any:
+            _keep(tag, list(upstream))
+            return upstream
+
+        return [tf.identity(tensor) for tensor in tensors], gradient
+
+    tensors = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(args)]
+    return tf.nest.pack_sequence_as(args, tf.nest.flatten(marked(*tensors)))
+
+
+def _keep(tag: str, gradients: List[Any]) -> None:
+    if not _open.frames:
+        raise RuntimeError(
+            f"The gradient of what is marked as {tag!r} was computed outside of a GradientCaptureTape or "
+            "GradientCaptureContext: open one around it."
+        )
+    kept = _open.frames[-1][1]
+    if tag in kept:
+        raise ValueError(f"A gradient with the tag {tag!r} has been captured already: give every mark a tag of its own.")
+    kept[tag] = gradients
