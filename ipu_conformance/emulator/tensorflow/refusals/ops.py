@@ -37,8 +37,8 @@ RETURNED_SPEC = refuse(
     "tensorflow.compiled-specification",
     when=lambda spec: spec,
     error=ValueError,
-    sentence="The computation returns an EstimatorSpec or IPUEstimatorSpec: an IPUEstimator compiles its model function "
-    "itself, so leave ipu_compiler.compile out.",
+    sentence="The computation returns an EstimatorSpec or IPUEstimatorSpec: an IPUEstimator compiles its model "
+    "function itself, so leave ipu_compiler.compile out.",
 )
 EAGER_FUNCTION = refuse(
     "tensorflow.strategy-eager-function",

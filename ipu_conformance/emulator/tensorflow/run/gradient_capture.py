@@ -104,5 +104,7 @@ def _keep(tag: str, gradients: List[Any]) -> None:
         )
     kept = _open.frames[-1][1]
     if tag in kept:
-        raise ValueError(f"A gradient with the tag {tag!r} has been captured already: give every mark a tag of its own.")
+        raise ValueError(
+            f"A gradient with the tag {tag!r} has been captured already: give every mark a tag of its own."
+        )
     kept[tag] = gradients

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
+import threading
 import weakref
 from typing import Any, Iterator, List, Optional, Tuple
 
@@ -46,6 +48,8 @@ class IPUOutfeedQueue:
         self._outfeed_mode = outfeed_mode or IPUOutfeedMode.ALL
         self.device_ordinal = device_ordinal or 0
         self._places: List[Tuple[Any, _Built]] = []
+        self._stages: Any = weakref.WeakKeyDictionary()
+        """By pipeline, for which micro-batch each stage that enqueues was built last."""
         self._queue: Any = None
         self._specs: Tuple[Any, ...] = ()
         self._structure: Any = None
@@ -70,10 +74,20 @@ class IPUOutfeedQueue:
         if tf.executing_eagerly():
             return
         program, function = _place()
+        if self._enqueued_by_stage():
+            return
         for claimed, before in self._places:
             again = before() is not function and before.name == _name(function) is not None
             refusals.SECOND_ENQUEUE(claimed=claimed() is program and not again)
         self._places.append((weakref.ref(program), _Built(function)))
+
+    def _enqueued_by_stage(self) -> bool:
+        """Whether the stage that is built has enqueued for another micro-batch, and not yet for this one."""
+        if _built.pipeline is None:
+            return False
+        turns = self._stages.setdefault(_built.pipeline, {})
+        before, turns[_built.stage] = turns.get(_built.stage), _built.turn
+        return before is not None and before is not _built.turn
 
     def _push(self, outputs: List[List[Any]]) -> Any:
         """Enqueue the structures of every replica for each turn, ``outputs[replica][turn]``."""
@@ -191,6 +205,29 @@ class IPUOutfeedQueueIterator(Iterator[Any]):
             return [taken]
         count = int(tf.nest.flatten(taken)[0].shape[0])
         return [tf.nest.map_structure(lambda leaf: leaf[index], taken) for index in range(count)]  # noqa: B023
+
+
+class _BuiltStage(threading.local):
+    """The stage of a pipeline that this thread is building, if any, and for which turn."""
+
+    pipeline: Any = None
+    stage = 0
+    turn: Any = None
+
+
+_built = _BuiltStage()
+
+
+@contextlib.contextmanager
+def in_stage(pipeline: Any, stage: int, replicas_: int) -> Iterator[None]:
+    """Inside, a stage is built for one of its micro-batches: it may enqueue where it did for the others."""
+    before = _built.pipeline, _built.stage, _built.turn
+    # The values of several replicas would have to meet, and every replica's stage is built alone.
+    _built.pipeline, _built.stage, _built.turn = pipeline if replicas_ == 1 else None, stage, object()
+    try:
+        yield
+    finally:
+        _built.pipeline, _built.stage, _built.turn = before
 
 
 class _Built:

@@ -12,6 +12,7 @@ from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.optim import wrappers
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
+from ipu_conformance.emulator.tensorflow.run import outfeed
 from ipu_conformance.emulator.tensorflow.run.accumulation import Gradient, Method, taken
 from ipu_conformance.emulator.tensorflow.run.machine import LOSS, StagedMachine, Stash, differentiable
 
@@ -48,7 +49,8 @@ class Functions:
         A tensor and a dictionary stay what they are; all else is a list of them.
         """
         program = self.programs[replica]
-        with program.context.entered(), self._replays[stage].building():
+        stages = outfeed.in_stage(self, stage, len(self.programs))
+        with program.context.entered(), self._replays[stage].building(), stages:
             function = program.stages[stage]
             if stage == 0:
                 returned = functions.fed(function, list(program.inputs), boundary)

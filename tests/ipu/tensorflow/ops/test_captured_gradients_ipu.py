@@ -9,7 +9,7 @@ import pytest
 
 from ipu_conformance import check
 
-X, W, V = np.float32([3, -2, 0.5]), np.float32([2, 4, -1]), np.float32([0.25, 8, 16])
+X, W, V = np.asarray([[3, -2, 0.5], [2, 4, -1], [0.25, 8, 16]], np.float32)
 
 
 @pytest.fixture

@@ -87,8 +87,11 @@ def test_a_program_computes_first_values(graph: Device, replicas: int, looped: b
     values = {variable.name: graph.session.run(variable) for variable in v1.global_variables()}
 
     check.equal(actual=sorted(values), expected=["scope/narrow:0", "scope/wide:0"], what="the variables")
-    check.identical(actual=values["scope/narrow:0"], expected=np.float16([3, 4]), what="the first value in half")
-    check.identical(actual=values["scope/wide:0"], expected=np.float32([0.25, 1.25, 2.25]), what="the other")
+    check.identical(
+        actual=values["scope/narrow:0"], expected=np.asarray([3, 4], np.float16), what="the first value in half"
+    )
+    wide = np.asarray([0.25, 1.25, 2.25], np.float32)
+    check.identical(actual=values["scope/wide:0"], expected=wide, what="the other")
     check.identical(actual=total, expected=np.float32(10.75 * (5 if looped else 1)), what="the sum of both")
 
 

@@ -69,16 +69,38 @@ def test_functions_of_one_stage_get_the_same(device: Device) -> None:
         lambda first, second, third: (first + 2 * third, second),
     ]
     mapping = [0, [1, 2], 3]
-    losses, second = device.pipe(
-        stages, count, fed, device_mapping=mapping, optimizer_function=optimizer_function
-    )
+    losses, second = device.pipe(stages, count, fed, device_mapping=mapping, optimizer_function=optimizer_function)
 
     x, (w0, w1, w2) = fed.astype(np.float64), START[:3]
     check.identical(actual=losses, expected=np.float32(x * w0 * (w1 + 2 * w2)), what="the first and the third output")
     check.identical(actual=second, expected=np.float32(x * w0 + 1), what="the second output")
     slopes = [w1 + 2 * w2, w0, 2 * w0]
-    expected = np.float32([start - RATE * x.sum() * slope for start, slope in zip(START, slopes)])
+    expected = np.asarray([start - RATE * x.sum() * slope for start, slope in zip(START, slopes)], np.float32)
     check.identical(actual=np.asarray(device.read(names)), expected=expected, what="the weights after the update")
+
+
+@pytest.mark.parametrize("count", [6, 12])
+def test_stages_enqueue_themselves(device: Device, count: int) -> None:
+    """A stage may enqueue to an outfeed of its own: one entry for each micro-batch; the last one needs no outputs."""
+    queue, (first, last) = device.open(2).infeed(samples(count)), (device.outfeed(), device.outfeed())
+
+    def opening(x: Any) -> Any:
+        return x + 1, first.enqueue({"x": x})
+
+    stages = [opening, lambda x: x * 3, lambda x: last.enqueue(x)]
+    device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, count, infeed_queue=queue, device_mapping=[0, 1, 0]))
+
+    expected = samples(count)
+    check.identical(actual=device.dequeue(first)["x"], expected=expected, what="what the first stage enqueues")
+    check.identical(actual=device.dequeue(last), expected=(expected + 1) * 3, what="what the last stage enqueues")
+
+
+def test_a_stage_enqueues_once(device: Device) -> None:
+    """Two enqueues to one outfeed are refused in a stage, too."""
+    queue, out = device.open(2).infeed(samples(4)), device.outfeed()
+    stages = [lambda x: x, lambda x: [out.enqueue(x), out.enqueue(x + 1)]]
+    with check.raises(ValueError, match="can only be enqueued once", what="two enqueues in a stage"):
+        device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, 4, infeed_queue=queue))
 
 
 def test_options_of_what_is_not_there_are_ignored(device: Device) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
@@ -160,6 +161,24 @@ def test_a_graph_is_sharded_by_itself(tf: Any, ipu: Any, shards: int) -> None:
 
     right = placed == sorted(placed) and set(placed) == set(range(shards))
     check.holds(right, f"8 operations in a row are on the shards {placed}, not on all {shards} in order.")
+
+
+def test_a_program_that_shards_itself_leaves_the_other_ipus_to_replicas(tf: Any, ipu: Any, configure: Any) -> None:
+    """A compiled program finds its own inputs, and its shards count: two of them on eight IPUs make four replicas."""
+    configure(8)
+
+    def program(x: Any) -> Any:
+        value = functools.reduce(lambda value, _: value + 1, range(6), x)
+        ipu.autoshard.automatic_sharding(2, x, value)
+        return ipu.cross_replica_ops.cross_replica_sum(value)
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [])
+        with ipu.scopes.ipu_scope("/device:IPU:0"):
+            (total,) = ipu.ipu_compiler.compile(program, [x])
+        found = session.run(total, {x: 0.5})
+
+    check.identical(actual=found, expected=np.float32(4 * 6.5), what="the sum over replicas")
 
 
 def test_shards_spread_to_what_reads_from_them(tf: Any, ipu: Any) -> None:
