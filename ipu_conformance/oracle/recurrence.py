@@ -1,5 +1,7 @@
 """Recurrent layers as ops unrolled over time, with all gradients: sequence lengths, both resets of a GRU, attention.
 
+The activations are ops by their names: one of what is new and of an LSTM's cell state, one of the gates.
+
 Weights are laid out as TensorFlow has them: one kernel [inputs + units, gates * units] for inputs and state together,
 and biases [gates, units], or [gates, 2, units] where the products have one each.
 """
@@ -60,7 +62,14 @@ def _running(step: int, lengths: Optional[Array]) -> Optional[Array]:
     return None if lengths is None else (step < lengths)[:, None]
 
 
-def lstm(kernel: Array, biases: Array, sequences: Sequences, tape: Tape) -> Dict[str, Array]:
+def lstm(
+    kernel: Array,
+    biases: Array,
+    sequences: Sequences,
+    tape: Tape,
+    activation: str = "tanh",
+    recurrent_activation: str = "sigmoid",
+) -> Dict[str, Array]:
     """Forget, input, cell and output gates; the cell state is kept by one and added to by the next two."""
     gates, (cell, state) = _Gates(sequences.inputs, kernel, biases), map(Value, sequences.states)
     start, outputs = (cell, state), []
@@ -73,10 +82,10 @@ def lstm(kernel: Array, biases: Array, sequences: Sequences, tape: Tape) -> Dict
             )
             for g in range(4)
         ]
-        forget, take, give = (tape("sigmoid", sums[g]) for g in (0, 1, 3))
-        new = tape("add", tape("mul", forget, cell), tape("mul", take, tape("tanh", sums[2])))
+        forget, take, give = (tape(recurrent_activation, sums[g]) for g in (0, 1, 3))
+        new = tape("add", tape("mul", forget, cell), tape("mul", take, tape(activation, sums[2])))
         running = _running(step, sequences.lengths)
-        output = tape("mul", give, tape("tanh", new))
+        output = tape("mul", give, tape(activation, new))
         outputs.append(output if running is None else tape("mul", output, Value(running.astype(float))))
         cell, state = _kept(tape, new, cell, running), _kept(tape, output, state, running)
     gradients = tape.gradients([*outputs, cell, state], [*sequences.of_outputs, *sequences.of_states])
@@ -91,7 +100,13 @@ def lstm(kernel: Array, biases: Array, sequences: Sequences, tape: Tape) -> Dict
 
 
 def gru(
-    kernel: Array, biases: Array, sequences: Sequences, tape: Tape, attention: Optional[Array] = None
+    kernel: Array,
+    biases: Array,
+    sequences: Sequences,
+    tape: Tape,
+    attention: Optional[Array] = None,
+    activation: str = "tanh",
+    recurrent_activation: str = "sigmoid",
 ) -> Dict[str, Array]:
     """Reset, update and candidate; the update gate decides how much of the old state is kept.
 
@@ -106,12 +121,12 @@ def gru(
         products = [tape("matmul", state, gates.of_state[g]) for g in range(3 if after else 2)]
         if after:
             products = [tape("add", product, gates.biases[g][1]) for g, product in enumerate(products)]
-        reset, update = (tape("sigmoid", tape("add", inputs[g], products[g])) for g in (0, 1))
+        reset, update = (tape(recurrent_activation, tape("add", inputs[g], products[g])) for g in (0, 1))
         if after:
             recurrent = tape("mul", reset, products[2])
         else:
             recurrent = tape("matmul", tape("mul", reset, state), gates.of_state[2])
-        candidate = tape("tanh", tape("add", inputs[2], recurrent))
+        candidate = tape(activation, tape("add", inputs[2], recurrent))
         if attention is not None:
             scores.append(Value(attention[:, step, None]))
             update = tape("mul", tape("sub", one, scores[-1]), update)

@@ -145,6 +145,42 @@ def test_a_weight_of_zero_is_not_stuck(updates: Updates) -> None:
     check_values(variables, [-RATE * 0.5], "a weight of zero after one update")
 
 
+NORMS: Dict[str, Tuple[Dict[str, Any], List[float], float]] = {
+    "small-weight": ({}, [0.25] * 4, 0.5),
+    "small-change": ({}, [2.0], 4.0),
+    "clipped": ({"weight_norm_clip": 3.0}, [2.0] * 4, 3.0),
+    "below-the-clip": ({"weight_norm_clip": 8.0}, [2.0] * 4, 4.0),
+}
+"""Settings of LAMB, a weight, and its norm, at most the clip, over that of a change of 0.5 for every element."""
+
+
+@pytest.mark.parametrize("row", NORMS)
+def test_a_change_is_scaled_to_the_norm_of_its_weight(updates: Updates, row: str) -> None:
+    """The norms of a weight and of its change may be below one, and that of the weight may be clipped."""
+    settings, start, ratio = NORMS[row]
+    _, variables = updates("LAMBIpuOptimizer", {**HALVES, **settings}, [[2.0] * len(start)], {"w": start})
+
+    check_values(variables, [start[0] - RATE * ratio * 0.5], "a weight after one update")
+
+
+@pytest.mark.parametrize(
+    ("precisions", "mean"), [(("float16", "float32"), 1.0), (("float32", "float16"), 1 + FINE)], ids=["moments", "rate"]
+)
+def test_lamb_computes_in_two_dtypes(tf: Any, updates: Updates, precisions: Tuple[str, str], mean: float) -> None:
+    """Moments and the change are computed in the first, and the change is multiplied with the rate in the second.
+
+    In float16 a gradient just above 2 is 2, and a change just above 0.5 is 0.5; in float32 neither is.
+    """
+    settings = {
+        **HALVES, "exclude_from_layer_adaptation": ["w"],
+        "optimizer_compute_precisions": tuple(map(tf.as_dtype, precisions)),
+    }  # fmt: skip
+    optimizer, variables = updates("LAMBIpuOptimizer", settings, [2 * (1 + FINE)], {"w": 1.0})
+
+    check_values(variables, [1 - RATE * 0.5], "the weight after one update")
+    check.equal(actual=float(optimizer.get_slot(variables[0], "m")), expected=mean, what="the mean of gradients")
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

@@ -105,6 +105,50 @@ def test_attention_weakens_the_update_gate(tf: Any, ipu: Any, strategy: Any) -> 
     compare(record, functools.partial(gru, *held, fed, attention=attention))
 
 
+@pytest.mark.parametrize("activations", [("relu", "tanh"), ("sigmoid", "relu")], ids="-".join)
+@pytest.mark.parametrize("name", ["PopnnLSTM", "PopnnGRU"])
+def test_activations_are_those_that_were_asked_for(
+    tf: Any, ipu: Any, strategy: Any, name: str, activations: Tuple[str, str]
+) -> None:
+    """One is that of what is new and of an LSTM's cell state, the other that of all gates."""
+    rule, gates, states = (lstm, 4, 2) if name == "PopnnLSTM" else (gru, 3, 1)
+    held, fed = weights(gates), sequences(states)
+    named = dict(zip(("activation", "recurrent_activation"), activations))
+    layer = _layer(strategy, getattr(ipu.rnn_ops, name), held, "float32", **named)
+
+    def call(x: Any, *begin: Any) -> Any:
+        outputs, state = layer(x, initial_state=begin if states == 2 else begin[0])
+        return (outputs, *state) if states == 2 else (outputs, state)
+
+    result = run(
+        tf, strategy, call, [fed.inputs, *fed.states], [fed.of_outputs, *fed.of_states],
+        variables=lambda: [layer.kernel, layer.biases],
+    )  # fmt: skip
+
+    words = ["the cell state", "the state"][-states:]
+    compare(_record(result, words), functools.partial(rule, *held, fed, **named))
+
+
+@pytest.mark.parametrize("name", ["PopnnDynamicGRU", "PopnnAUGRU"])
+def test_sequences_of_any_length_are_reset_after_the_product(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
+    """Lengths and attention, in float16, go together with a bias of its own for the state's share of each gate."""
+    dtype = "float16"
+    held, fed = weights(3, dtype, 2), sequences(1, dtype, LENGTHS)
+    layer = _layer(strategy, getattr(ipu.rnn_ops, name), held, dtype, reset_after=True)
+    attention = values((BATCH, STEPS), 61, 0.125, 0.875, dtype) if name == "PopnnAUGRU" else None
+    scores = [] if attention is None else [attention]
+
+    result = run(
+        tf, strategy, lambda x, h, *rest: layer(x, rest[-1], *rest[:-1], initial_state=h),
+        [fed.inputs, *fed.states, *scores, LENGTHS], [fed.of_outputs, *fed.of_states], dtype,
+        lambda: [layer.kernel, layer.biases],
+    )  # fmt: skip
+
+    record = _record(result, ["the state"], extra=1 + len(scores))
+    record.update({"the gradient of the attention": result.gradients[2]} if scores else {})
+    compare(record, functools.partial(gru, *held, fed, attention=attention), dtype)
+
+
 @pytest.mark.parametrize("name", ["PopnnLSTM", "PopnnGRU"])
 def test_a_state_begins_with_zeros(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
     """Without an initial state the outputs are those of zeros."""

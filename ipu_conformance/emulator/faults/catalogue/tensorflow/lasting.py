@@ -14,6 +14,7 @@ SCALING = f"{OPTIM}.loss_scaling:LossScaling"
 ADDONS = f"{OPTIM}.mixed_precision"
 DROPOUT = "tensorflow.ops.dropout:dropout"
 EMBEDDING = "tensorflow.ops.host_embedding"
+SEQUENCES = "tensorflow.layers.sequences"
 Original = Callable[..., Any]
 
 
@@ -125,6 +126,25 @@ def _from_start(original: Original, patterns: Any, variable: Any) -> bool:
        "LAMB has a trust ratio of one for vectors")  # fmt: skip
 def _vectors(original: Original, optimizer: Any, value: Any, change: Any) -> Any:
     return original(optimizer, value, change) if len(value.shape) > 1 else _tf().ones([], value.dtype)
+
+
+@patch("lamb-adapts-norms-above-one", "update", f"{ADDONS}:LAMBIpuOptimizer._trust",
+       "LAMB has a trust ratio of one where a norm is below one")  # fmt: skip
+def _above_one(original: Original, optimizer: Any, value: Any, change: Any) -> Any:
+    tf, ratio = _tf(), original(optimizer, value, change)
+    return tf.where((tf.norm(value) >= 1) & (tf.norm(change) >= 1), ratio, tf.ones_like(ratio))
+
+
+@patch("states-of-sequences-have-no-bias", "numerics", f"{SEQUENCES}:PopnnGRU._run",
+       "a GRU that resets after the product leaves out the state's biases where sequences have lengths")  # fmt: skip
+def _without_the_state_s(original: Original, layer: Any, inputs: Any, state: Any, length: Any, *rest: Any) -> Any:
+    held = layer.__dict__["biases"]
+    if length is not None and layer.reset_after:
+        layer.__dict__["biases"] = _tf().constant([[1.0], [0.0]], held.dtype) * held
+    try:
+        return original(layer, inputs, state, length, *rest)
+    finally:
+        layer.__dict__["biases"] = held
 
 
 @patch("dropout-seed-has-one-half", "numerics", DROPOUT, "the second number of a dropout's seed is ignored")
@@ -245,6 +265,20 @@ for _fault in (
           argument("ratio_threshold", always(0.0))),
     Fault("epsilon-of-adam-tenfold", "update", f"{ADDONS}:AdamIpuOptimizer.__init__", "Adam's epsilon is ten times as "
           "large", argument("epsilon", lambda epsilon: 10 * epsilon)),
+    Fault("recurrence-always-with-sigmoid-gates", "numerics", f"{SEQUENCES}:_Recurrent.__init__",
+          "the gates of a recurrent layer are sigmoids whatever was asked",
+          argument("recurrent_activation", always("sigmoid"))),
+    Fault("recurrence-always-with-tanh", "numerics", f"{SEQUENCES}:_Recurrent.__init__",
+          "what is new in a recurrent layer passes a tanh whatever was asked",
+          argument("activation", always("tanh"))),
+    Fault("lamb-clip-ignored", "update", f"{ADDONS}:LAMBIpuOptimizer.__init__",
+          "LAMB does not clip the norm of a weight", argument("weight_norm_clip", always(None))),
+    Fault("lamb-multiplies-in-its-first-dtype", "numerics", f"{ADDONS}:LAMBIpuOptimizer.__init__",
+          "LAMB multiplies with the rate in the dtype of the change",
+          argument("optimizer_compute_precisions", lambda precisions: (precisions[0],) * len(precisions))),
+    Fault("lamb-computes-in-its-second-dtype", "numerics", f"{ADDONS}:LAMBIpuOptimizer.__init__",
+          "LAMB computes moments in the dtype of the product with the rate",
+          argument("optimizer_compute_precisions", lambda precisions: (precisions[-1],) * len(precisions))),
     Fault("epsilon-of-lamb-tenfold", "update", f"{ADDONS}:LAMBIpuOptimizer.__init__", "LAMB's epsilon is ten times as "
           "large", argument("epsilon", lambda epsilon: 10 * epsilon)),
     Fault("accumulation-dtype-ignored", "numerics", f"{RUN}.accumulation:Accumulator.__init__",
