@@ -277,3 +277,37 @@ def test_regularisation_is_part_of_the_loss(keras: Keras, tf: Any, stages: Any) 
     # Inputs of zero leave the regularizer alone: four times 2 * 0.5 * weight, times the rate, halves in each update.
     weights = [weight.item() for weight in model.get_weights()]
     check.equal(actual=weights, expected=[0.5] * 3, what="the weight of every layer after two updates")
+
+
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("stages", [(), (0, 1, 1)], ids=["whole", "pipelined"])
+def test_outputs_of_layers_are_regularised(keras: Keras, tf: Any, stages: Any) -> None:
+    """What layers add to the loss for their outputs counts once for each micro-batch, whatever stage they are in."""
+    shares, starts = (0.5, 0.25, 0.125), (2.0, 4.0, 0.5)
+    with keras.scope(replace(PLAIN, stages=stages)):
+        layers = [
+            tf.keras.layers.Dense(
+                1,
+                use_bias=False,
+                kernel_initializer=tf.constant_initializer(start),
+                activity_regularizer=lambda outputs, share=share: share * tf.reduce_sum(outputs),
+            )
+            for start, share in zip(starts, shares)
+        ]
+        model = tf.keras.Sequential(layers)
+        model.build((None, 1))
+        if stages:
+            model.set_pipeline_stage_assignment(list(stages))
+            model.set_pipelining_options(4)
+        else:
+            model.set_gradient_accumulation_options(4)
+        model.compile(tf.keras.optimizers.SGD(0.125), lambda labels, outputs: 0.0 * outputs, steps_per_execution=4)
+        fed = np.array([[1.0], [0.5], [2.0], [0.25]], np.float32)
+        model.fit(fed, fed, batch_size=1, shuffle=False, verbose=0)
+
+    # The loss is x * a * (1/2 + b * (1/4 + c / 8)), and all micro-batches make one update.
+    (a, b, c), (first, second, third), total = starts, shares, float(fed.sum())
+    gradients = (first + b * (second + c * third), a * (second + c * third), a * b * third)
+    expected = [start - 0.125 * total * gradient for start, gradient in zip(starts, gradients)]
+    weights = [weight.item() for weight in model.get_weights()]
+    check.equal(actual=weights, expected=expected, what="the weight of every layer after one update")

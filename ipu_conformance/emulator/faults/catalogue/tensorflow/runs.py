@@ -138,6 +138,14 @@ def _first_regulariser(original: Any, calls: Any) -> Any:
     return original(calls)[:1]
 
 
+@patch("keras-activities-not-regularised", "reduce", f"{KERAS}.partition:_losses",
+       "stages leave out what layers add to the loss for their outputs")  # fmt: skip
+def _weights_alone(original: Any, calls: Any) -> Any:
+    layers = [layer for call in calls for layer in call.layer._flatten_layers()]
+    added = {id(loss) for layer in layers for loss in (*layer._losses, *layer._eager_losses)}
+    return [loss for loss in original(calls) if id(loss) not in added]
+
+
 @patch("loss-scaling-reset-keeps-counts", "update", f"{OPTIM}.loss_scaling:LossScaling.reset",
        "a reset of the factor of a loss keeps what was counted")  # fmt: skip
 def _counts_kept(original: Any, scaling: Any) -> None:
