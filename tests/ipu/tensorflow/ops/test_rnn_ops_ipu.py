@@ -113,7 +113,7 @@ def test_activations_are_those_that_were_asked_for(
     """One is that of what is new and of an LSTM's cell state, the other that of all gates."""
     rule, gates, states = (lstm, 4, 2) if name == "PopnnLSTM" else (gru, 3, 1)
     held, fed = weights(gates), sequences(states)
-    named = dict(zip(("activation", "recurrent_activation"), activations))
+    named: Dict[str, Any] = dict(zip(("activation", "recurrent_activation"), activations))
     layer = _layer(strategy, getattr(ipu.rnn_ops, name), held, "float32", **named)
 
     def call(x: Any, *begin: Any) -> Any:
