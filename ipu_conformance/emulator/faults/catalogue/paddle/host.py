@@ -85,6 +85,13 @@ def _without_batch(functions: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**functions, "data": data}
 
 
+def _last_piece_kept(functions: Mapping[str, Any]) -> Mapping[str, Any]:
+    def piecewise_decay(boundaries: Any, values: Any) -> Any:
+        return functions["piecewise_decay"](boundaries, [*values, values[-1]][: len(boundaries) + 1])
+
+    return {**functions, "piecewise_decay": piecewise_decay}
+
+
 for _name, _area, _place, _what, _wrong in (
     ("half-program-runs-in-float32", "numerics", f"{PRECISION}:_insert", "programs in float16 compute in float32",
      always(None)),
@@ -142,6 +149,8 @@ for _name, _area, _place, _what, _wrong in (
      "learning rates of old keep the rate of the first run", always(None)),
     ("paddle-fluid-decays-a-run-early", "update", "paddle.legacy.decays:Decay.get_lr",
      "a learning rate of old is that of the run after", lambda original, decay: decay.rule(decay.last_epoch + 1)),
+    ("paddle-fluid-pieces-not-counted", "update", "name:paddle.legacy.decays:_FUNCTIONS",
+     "piecewise rates of old with too few values keep the last one", _last_piece_kept),
     ("paddle-fluid-refuses-without-a-reason", "plan", "paddle.legacy.table:missing",
      "a name that Paddle no longer has is refused without a reason", _without_a_reason),
 ):  # fmt: skip

@@ -136,6 +136,20 @@ def _narrow(*types: str, slot: str = "Out") -> Wrong:
     return _where(types, edit)
 
 
+def _one_memory(program: Any, **context: Any) -> Any:
+    """A scale by one is left out, and its output is its input from there on, for who reads and for who writes."""
+    block = program.desc.block(0)
+    same = {}
+    for index in range(block.op_size()):
+        op = block.op(index)
+        for output, name in list(same.items()):
+            op._rename_input(output, name)
+            op._rename_output(output, name)
+        if op.type() == "scale" and op.attr("scale") == 1 and op.attr("bias") == 0:
+            same[op.output("Out")[0]] = op.input("X")[0]
+    return program
+
+
 def _other(value: Any) -> Any:
     return not value
 
@@ -226,5 +240,7 @@ for _name, _what, _wrong in (
     ("op-chance-taken-for-label", "chances and labels of a loss are taken for each other",
      _swapped("bce_loss", "X", "Label")),
     ("op-cast-left-out", "a cast changes nothing", _taken_for("cast", "assign")),
+    ("op-scale-by-one-shares-memory", "a scale by one gives its input's memory, which a later op writes over",
+     _one_memory),
 ):  # fmt: skip
     catalogue.register(Fault("paddle-" + _name, "numerics", "paddle.ops", _what, _wrong), __name__)

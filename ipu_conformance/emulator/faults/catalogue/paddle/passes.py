@@ -73,6 +73,11 @@ def _forgotten(original: Original, written: Any, block: Any, op: Any) -> None:
         op.desc._set_attr(name, value)
 
 
+def _expands_by_tensors(original: Original, call: Any, writer: Any) -> None:
+    if call.type != "expand_v2" or not call.inputs.get("Shape"):
+        original(call, writer)
+
+
 def _every_scale(original: Original, op: Any) -> bool:
     return original(op) or bool(op.type() == "scale" and op.attr("bias") == 0)
 
@@ -144,6 +149,8 @@ for _name, _place, _what, _wrong in (
     ("paddle-types-not-transferred", VALUE, "enable_fp16 leaves an inference in float32", told(enable_fp16=False)),
     ("paddle-predictor-feeds-reversed", f"{INFERENCE}:_put_back", "a predictor's feeds come in reverse order",
      lambda original, block, feeds, fetches: original(block, feeds[::-1], fetches)),
+    ("paddle-expands-by-tensors", "paddle.compile.canonical:_translate", "a tensor says how often expand repeats",
+     _expands_by_tensors),
     ("paddle-dump-without-values", "paddle.ir.lowering:value_of", "the dumped model has no weights", always(None)),
     ("paddle-dot-checks-ignored", VALUE, "no IR is drawn", told(dot_checks=[])),
     ("paddle-dot-of-the-forward-pass", "paddle.ir.lowering:lower", "every check draws the forward pass",
