@@ -5,7 +5,7 @@ A fault edits the program that a slot runs, which nothing else shares, before it
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
 
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import Fault, Wrong
@@ -139,7 +139,7 @@ def _narrow(*types: str, slot: str = "Out") -> Wrong:
 def _one_memory(program: Any, **context: Any) -> Any:
     """A scale by one is left out, and its output is its input from there on, for who reads and for who writes."""
     block = program.desc.block(0)
-    same = {}
+    same: Dict[str, str] = {}
     for index in range(block.op_size()):
         op = block.op(index)
         for output, name in list(same.items()):
