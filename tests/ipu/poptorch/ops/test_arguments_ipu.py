@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Callable, Dict, Tuple
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
-from ..on_device import infer
+from ..on_device import as_model, infer
 
 WRONG: Dict[str, Tuple[Any, Callable[[Any, Any], Any]]] = {
     "nop": ("Error", lambda poptorch, x: poptorch.nop(3)),
@@ -67,7 +68,13 @@ def test_attributes_may_be_dictionaries(poptorch: Any, torch: Any) -> None:
         with poptorch.Attribute(__outline={"layer": "embedding"}):
             return x * 2
 
-    assert_same(infer(poptorch, forward, torch.ones(3)), torch.full((3,), 2.0), "the output")
+    x = torch.tensor([[3.0, -5.0]])
+    inference = poptorch.inferenceModel(as_model(forward))
+
+    assert_same(inference(x), x * 2, "the output")
+    (product,) = [each for each in json.loads(inference._debugGetPopartIR())["maingraph"] if each["type"] == "Mul"]
+    carried = json.loads(product["attributes"].get("__outline", "null"))
+    check.equal(actual=carried, expected={"layer": "embedding"}, what="the dictionary that the product carries")
 
 
 @pytest.mark.parametrize(("mode", "rank"), [("linear", 1), ("trilinear", 3)])

@@ -78,6 +78,26 @@ def _skipping(original: Original) -> Iterator[None]:
         hook()
 
 
+@patch("hooks-run-last-first", "plan", "poptorch.compile.observers:compilation",
+       "hooks run in the reverse order of their registration")  # fmt: skip
+@contextlib.contextmanager
+def _last_first(original: Original) -> Iterator[None]:
+    from ipu_conformance.emulator.poptorch.compile import observers
+
+    for hook in reversed(tuple(observers._before.values())):
+        hook()
+    yield
+    for hook in reversed(tuple(observers._after.values())):
+        hook()
+
+
+@patch("removed-hook-goes-on", "plan", "poptorch.compile.observers:_register", "a hook that was removed still runs")
+def _not_removed(original: Original, hooks: Any, hook: Any) -> Any:
+    handle = original(hooks, hook)
+    handle.remove = lambda: None
+    return handle
+
+
 @patch("wrapped-model-follows-the-mode", "weights", "poptorch.run.executor:PoplarExecutor._make_ready",
        "a wrapped model takes over what is set on the user's model later")  # fmt: skip
 def _following(original: Original, executor: Any, call: Any) -> None:
