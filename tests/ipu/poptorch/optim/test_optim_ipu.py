@@ -47,6 +47,8 @@ BOTH: Mapping[str, Tuple[str, Mapping[str, Any]]] = {
     "SGD-dampened": ("SGD", {"momentum": 0.9, "dampening": 0.25}),
     "SGD-nesterov": ("SGD", {"momentum": 0.9, "nesterov": True}),
     "SGD-momentum-decay": ("SGD", {"momentum": 0.5, "weight_decay": 0.2}),
+    "SGD-nesterov-decay": ("SGD", {"momentum": 0.75, "weight_decay": 0.3, "nesterov": True}),
+    "SGD-dampened-decay": ("SGD", {"momentum": 0.75, "dampening": 0.5, "weight_decay": 0.3}),
     "Adam": ("Adam", {}),
     "Adam-decay": ("Adam", {"weight_decay": 0.2}),
     "Adam-betas": ("Adam", {"betas": (0.5, 0.75), "eps": 0.01}),
@@ -77,6 +79,12 @@ ROWS: Dict[str, Row] = {
     "poptorch-RMSprop-tf-momentum": Row(
         "poptorch", "RMSprop", {"momentum": 0.5, "use_tf_variant": True},
         optimizer("rmsprop", momentum=0.5, **_TF), {"square": 1.0},
+    ),
+    "poptorch-RMSprop-tf-all": Row(
+        "poptorch", "RMSprop",
+        {"alpha": 0.75, "eps": 0.01, "centered": True, "momentum": 0.5, "weight_decay": 0.2, "use_tf_variant": True},
+        optimizer("rmsprop", alpha=0.75, epsilon=0.01, centred=True, momentum=0.5, weight_decay=0.2, **_TF),
+        {"square": 1.0},
     ),
     "poptorch-LAMB": row("poptorch", "LAMB", eps=1e-6, weight_decay=0.1),
     "poptorch-LAMB-uncorrected": row("poptorch", "LAMB", eps=1e-6, weight_decay=0.0, bias_correction=False),

@@ -100,6 +100,32 @@ def _decaying_alike(original: Original, update: Any, group: int, t: int, *rest: 
     numbers.weight_decay = decay
 
 
+@patch("nesterov-looks-ahead-undecayed", "update", f"{UPDATE}._run",
+       "what Nesterov's momentum adds of the gradient has no weight decay")  # fmt: skip
+def _undecayed(original: Original, update: Any, group: int, t: int, names: Any, weights: Any, *rest: Any) -> None:
+    h = update._hyper[group]
+    before = {name: weights[name].clone() for name in names if getattr(h, "nesterov", False)}
+    original(update, group, t, names, weights, *rest)
+    for name, old in before.items():
+        weights[name].add_(old, alpha=h.lr * h.weight_decay)
+
+
+@patch("variant-with-momentum-has-epsilon-outside", "update", f"{UPDATE}._run",
+       "RMSprop as TensorFlow's adds epsilon to the root where it has momentum")  # fmt: skip
+def _epsilon_outside(
+    original: Original, update: Any, group: int, t: int, names: Any, weights: Any, gradients: Any, state: Any
+) -> None:
+    h = update._hyper[group]
+    affected = list(names) if getattr(h, "use_tf_variant", False) and h.momentum else []
+    before = {name: (weights[name].clone(), state[name]["velocity"].clone()) for name in affected}
+    original(update, group, t, names, weights, gradients, state)
+    for name, (weight, velocity) in before.items():
+        square = state[name]["square"] - state[name]["mean"] ** 2 if h.centered else state[name]["square"]
+        step = (gradients[name] + h.weight_decay * weight) / (square.sqrt() + h.eps)
+        state[name]["velocity"].copy_(h.momentum * velocity + h.lr * step)
+        weights[name].copy_(weight - state[name]["velocity"])
+
+
 @patch("many-replicas-clip-twice", "update", f"{MACHINE}._clip_factor",
        "more than three replicas shrink their gradients twice")  # fmt: skip
 def _clipping_twice(original: Original, machine: Any, replica: int) -> float:
