@@ -108,6 +108,7 @@ def test_sending_weights_drops_what_the_device_has(
     trainer.copyWeightsToDevice()
 
     check.equal(actual=len(calls), expected=0, what="the number of copies to the host")
+    check.equal(actual=trainer.copyWeightsToHostIfNeeded(), expected=False, what="copyWeightsToHostIfNeeded()")
     assert_same(counted.weight, torch.tensor([1.0, -2.0]), "the weight on the host")
     assert_same(trainer(x)[0], first, "the output after sending")
 

@@ -60,13 +60,23 @@ def test_the_loss_comes_back_without_the_scale(poptorch: Any, name: str) -> None
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_scale_can_change_between_calls(poptorch: Any, name: str) -> None:
     """A scale that was passed is a variable: a new one reaches the device through setOptimizer and cancels too."""
-    problem = Problem(poptorch, make(poptorch, name, loss_scaling=2.0, **OPTIMIZERS[name]))
+    problem, plain = (
+        Problem(
+            poptorch,
+            make(poptorch, name, **scale, **OPTIMIZERS[name]),
+            options=poptorch.Options().anchorTensor("gradient", f"Gradient___{WEIGHT}"),
+        )
+        for scale in ({"loss_scaling": 2.0}, {})
+    )
     problem.call()
     problem.optimizer.loss_scaling = 64.0
     problem.executor.setOptimizer(problem.optimizer)
     problem.call(2)
+    plain.call(3)
 
-    assert_same_weights(problem.weights(), trained(poptorch, make(poptorch, name, **OPTIMIZERS[name])))
+    scaled, gradient = (each.executor.getAnchoredTensor("gradient") for each in (problem, plain))
+    check.identical(actual=scaled, expected=gradient * 64, what="the gradient with the new scale")
+    assert_same_weights(problem.weights(), plain.weights())
 
 
 def test_clipping_looks_at_gradients_without_the_scale(poptorch: Any) -> None:

@@ -147,6 +147,13 @@ def _resets(original: Original, executor: Any) -> None:
                 value.zero_()
 
 
+@patch("sent-weights-count-as-newer", "weights", f"{EXECUTOR}.copyWeightsToDevice",
+       "the device's weights count as newer than the host's after they were sent")  # fmt: skip
+def _still_newer(original: Original, executor: Any) -> None:
+    original(executor)
+    executor._dirty = executor._training
+
+
 @patch("sending-weights-leaves-buffers", "weights", "poptorch.run.weights:DeviceWeights.upload",
        "sending all weights sends parameters alone")  # fmt: skip
 def _parameters_alone(original: Original, weights: Any, names: Any = None) -> None:

@@ -175,6 +175,23 @@ def _forgotten(original: Original, optimizer: Any, states: Any) -> None:
     optimizer._on_host = _zeros(optimizer._on_host)
 
 
+@patch("optimizer-state-of-the-first-replica-alone", "update", f"{OPTIMIZER}._upload",
+       "a state that is loaded reaches the first replica and no other")  # fmt: skip
+def _first_replica(original: Original, optimizer: Any) -> None:
+    states = optimizer._on_device
+    optimizer._on_device = states and states[:1]
+    original(optimizer)
+    optimizer._on_device = states
+
+
+@patch("loss-scale-stays-as-compiled", "update", f"{MACHINE}.set_update",
+       "a new optimizer does not bring its loss scale to the device")  # fmt: skip
+def _compiled_scale(original: Original, machine: Any, update: Any) -> None:
+    compiled = machine.scaling.scale if hasattr(machine, "update_rule") else None
+    original(machine, update)
+    machine.scaling.scale = machine.scaling.scale if compiled is None else compiled
+
+
 @patch("optimizer-groups-not-restored", "update", f"{OPTIMIZER}.load_state_dict",
        "loading an optimizer leaves its groups")  # fmt: skip
 def _own_groups(original: Original, optimizer: Any, state: Mapping[str, Any]) -> None:
