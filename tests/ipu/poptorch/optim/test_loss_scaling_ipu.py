@@ -63,10 +63,10 @@ def test_the_scale_can_change_between_calls(poptorch: Any, name: str) -> None:
     problem, plain = (
         Problem(
             poptorch,
-            make(poptorch, name, **scale, **OPTIMIZERS[name]),
+            make(poptorch, name, **settings),
             options=poptorch.Options().anchorTensor("gradient", f"Gradient___{WEIGHT}"),
         )
-        for scale in ({"loss_scaling": 2.0}, {})
+        for settings in ({"loss_scaling": 2.0, **OPTIMIZERS[name]}, OPTIMIZERS[name])
     )
     problem.call()
     problem.optimizer.loss_scaling = 64.0
