@@ -20,19 +20,28 @@ class MicroBatch(SeededChooser):
         return np.random.default_rng([self.integer(0, 2**32 - 1), self._number])
 
 
-ODD, EVEN = 37, 22
-"""Lengths of a stretched axis: longer than vectors, and no multiple of four."""
+ODD, EVEN = 131, 22
+"""Lengths of a stretched last axis: longer than vectors and no multiple of four, the odd one longer than 128."""
+WIDE = 67
+"""The length of the first axis beside an even last one."""
+DEEP = 5
+"""The rank of a call with many axes."""
 
 
 class Stretched(MicroBatch):
-    """The same structure with a long last axis wherever a shape is drawn whole and the axis is not one."""
+    """The same structure with long axes wherever a shape is drawn whole and they are not one; ``deep`` adds axes."""
 
-    def __init__(self, seed: int, last: int, number: int) -> None:
+    def __init__(self, seed: int, last: int, number: int, deep: bool = False) -> None:
         super().__init__(seed, number)
         self._last = last
+        self._deep = deep
 
     def shape(self, rank_low: int = 1, rank_high: int = 3, largest: int = 5) -> Tuple[int, ...]:
         *others, last = super().shape(rank_low, rank_high, largest) or (1,)
+        if others and others[0] > 1 and self._last == EVEN:
+            others[0] = WIDE
+        if self._deep and rank_low < rank_high:
+            others[1:1] = (DEEP - 1 - len(others)) * (1,)
         return (*others, last if last == 1 else self._last)
 
 

@@ -15,6 +15,9 @@ WINDOWS = ("convolution", "pooling")
 FROM_THE_LEFT = "an operand that fits from the left as well"
 LONG_AXIS = 16
 """Above it a device computes several vectors of an axis and, unless they divide it, a rest."""
+FIRST_BLOCKS, LAST_BLOCKS = "a first axis of several blocks", "a last axis of several blocks"
+BLOCK = 64
+"""Above it, and above twice as much, a device cuts an axis into blocks."""
 
 
 def features(op: Op, sample: Sample) -> Set[str]:
@@ -62,6 +65,10 @@ def _shapes(op: Op, inputs: Sequence[np.ndarray]) -> Iterator[str]:
         yield f"an {parity} last axis"
         if inputs[0].shape[-1] > LONG_AXIS:
             yield f"a long {parity} axis"
+        if inputs[0].shape[-1] > 2 * BLOCK:
+            yield LAST_BLOCKS
+        if inputs[0].ndim > 1 and inputs[0].shape[0] > BLOCK:
+            yield FIRST_BLOCKS
     if op.family in ("elementwise", "compare") and len(inputs) > 1:
         whole = np.broadcast_shapes(*(x.shape for x in inputs))
         for place, x in enumerate(inputs):

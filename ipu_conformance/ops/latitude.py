@@ -212,6 +212,10 @@ _LIMIT = Latitude(LIMIT, _replacing(_limits))
 _LIMIT_OR_NAN = Latitude(LIMIT, _both(_nan_for_infinities, _replacing(_limits)))
 _QUOTIENT = Latitude(INVERSE, gradients=_gradients_where(1, np.nan))
 _BASE = Latitude(POW, gradients=_gradients_where(0, *_UNBOUNDED))
+_POSITIVE = Latitude(
+    "TensorFlow's math_grad takes 0 for the logarithm of a base that is not above zero",
+    gradients=_gradients_where(0, 0.0),
+)
 _POISSON = Latitude(
     "torch's and Paddle's pages add 1e-8 to keep the logarithm of 0 away, which float16 does not hold",
     _poisson_in_half,
@@ -241,7 +245,10 @@ LATITUDES: Mapping[str, Mapping[str, Latitude]] = {
     ),
     "maximum": _of(Latitude(MAXIMUM_PAGE, _ignoring_first(np.maximum)), "paddle: nan"),
     "minimum": _of(Latitude(MAXIMUM_PAGE, _ignoring_first(np.minimum)), "paddle: nan"),
-    "pow": _of(_BASE, *(f"{name}: gradient {e}" for name in ("poptorch", "paddle") for e in ("zeros", "denormals"))),
+    "pow": {
+        **_of(_BASE, *(f"{name}: gradient {e}" for name in ("poptorch", "paddle") for e in ("zeros", "denormals"))),
+        **_of(_POSITIVE, "tensorflow: gradient denormals"),
+    },
     "round": _of(
         Latitude("ONNX rounds a half to even; Paddle 2.6 shows round(-0.5) = -1, later pages -0", _instead(_half_away)),
         "paddle: ties",

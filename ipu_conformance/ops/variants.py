@@ -18,9 +18,9 @@ from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Mapping, Op
 
 import numpy as np
 
-from ipu_conformance.ops.choosers import EVEN, ODD, Empty, Least, MicroBatch, Stretched
+from ipu_conformance.ops.choosers import DEEP, EVEN, ODD, Empty, Least, MicroBatch, Stretched
 from ipu_conformance.ops.dtypes import FORMATS
-from ipu_conformance.ops.features import FROM_THE_LEFT, LONG_AXIS, features
+from ipu_conformance.ops.features import BLOCK, FIRST_BLOCKS, FROM_THE_LEFT, LAST_BLOCKS, LONG_AXIS, features
 from ipu_conformance.ops.open import OUTSIDE
 from ipu_conformance.ops.row import Row
 from ipu_conformance.oracle.op import Op, as_tuple
@@ -35,6 +35,8 @@ ROOM = 20
 
 POINTWISE = ("elementwise", "activation", "compare")
 MOVEMENT = ("shape", "indexing", "embedding", "cast")
+PRODUCTS = ("matmul", "convolution")
+"""Families whose second input is a factor like the first."""
 NOT_POINTWISE = ("prelu", "glu")
 INDEXED = ("sort", "topk", "argsort", "argmax", "argmin")
 SUMMED_EMPTY = ("sum", "prod", "any", "all")
@@ -44,7 +46,13 @@ SUMMED = ("cumsum", "scatter_add", "scatter_nd_add")
 
 UNSTRETCHED = ("glu", "gather", "index_select", "take_along_axis", "reshape")
 """Ops in which a long axis hides what is taken instead of an attribute: it would be refused."""
-MOST_STRETCHED = 4096
+SHORT_AS_WELL = ("embedding",)
+"""Families whose long calls hide what short ones show: rows that are looked up again."""
+LARGE_SEEDS = 24
+"""Samples among which one that can be large is looked for, where none that was chosen can."""
+TIED = ("topk",)
+"""Ops that name the places of numbers, which are not all different in float16 where there are many."""
+MOST_STRETCHED = 8192
 """Elements of an input of a stretched call at the most."""
 MOST = 16
 """Samples of an op that are drawn at the most; few ops need more than six to show all that they can do."""
@@ -93,12 +101,12 @@ def _samples(row: Row, seed: int) -> Tuple[Sample, ...]:
 
 
 @functools.lru_cache(maxsize=None)
-def stretched(row: Row, seed: int, last: int) -> Optional[Call]:
+def stretched(row: Row, seed: int, last: int, deep: bool = False) -> Optional[Call]:
     """The call that follows from a seed with a long last axis; None where the op's shapes are not drawn whole."""
     if row.name in UNSTRETCHED:
         return None
     try:
-        call = _call(row.op, partial(Stretched, seed, last), "drawn")
+        call = _call(row.op, partial(Stretched, seed, last, deep=deep), "drawn")
         with np.errstate(all="ignore"):
             outputs = [as_tuple(row.op.forward(*sample.inputs, **sample.attributes)) for sample in call.samples]
     except Exception:  # an attribute that goes with shorter axes alone
@@ -109,6 +117,8 @@ def stretched(row: Row, seed: int, last: int) -> Optional[Call]:
         or inputs[0].shape[-1] <= LONG_AXIS
         or max(x.size for x in inputs) > MOST_STRETCHED
         or not outputs[0][0].size
+        or (deep and max(x.ndim for x in inputs) < DEEP)
+        or (row.name in TIED and max(inputs[0].shape[:-1], default=0) > BLOCK)
     ):
         return None
     return call
@@ -245,8 +255,8 @@ def _cast(call: Call, dtype: str) -> Call:
 
 def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
-        shipped = _drawn_calls(row, _shipped().get(row.name, {}).get(framework, ()), expressible)
-        return shipped or _drawn_calls(row, _by_features(row, expressible), expressible)
+        shipped = _shipped().get(row.name, {}).get(framework) or ()
+        return _drawn_calls(row, shipped or _by_features(row, expressible), expressible)
     if edge == "size-one":
         return [call for call in [_call(row.op, Least, edge)] if expressible(call)]
     if edge == "empty":
@@ -258,7 +268,10 @@ def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callabl
         return []
     place = _grid if is_pointwise(row.op) else _spliced
     numbers = [_numbers(edge, dtype, row, base.attributes, number) for number in range(MICRO_BATCHES)]
-    return [Call(edge, tuple(place(edge, sample, each) for sample, each in zip(base.samples, numbers)))]
+    if is_pointwise(row.op) or row.op.family not in PRODUCTS:
+        return [Call(edge, tuple(place(edge, sample, each) for sample, each in zip(base.samples, numbers)))]
+    # The first factor has them in the first micro-batch, the second one in the other.
+    return [Call(edge, tuple(_spliced(edge, *each, factor) for factor, each in enumerate(zip(base.samples, numbers))))]
 
 
 def _lengths(row: Row, seeds: Sequence[int]) -> List[Tuple[int, int]]:
@@ -266,26 +279,49 @@ def _lengths(row: Row, seeds: Sequence[int]) -> List[Tuple[int, int]]:
 
     An axis keeps its parity where there is one of each. What shows on which side operands are broadcast stays short.
     """
-    samples = {seed: drawn(row, seed).samples[0] for seed in seeds}
     lengths: List[Tuple[int, int]] = []
     for last in (ODD, EVEN):
-        able = [seed for seed in seeds if _becomes(row, seed, last)]
-        able = [seed for seed in able if FROM_THE_LEFT not in features(row.op, samples[seed])]
+        able = _able(row, seeds, last)
         taken = [seed for seed, _ in lengths]
-        alike = [seed for seed in able if samples[seed].inputs[0].shape[-1] % 2 == last % 2]
+        alike = [seed for seed in able if drawn(row, seed).samples[0].inputs[0].shape[-1] % 2 == last % 2]
         best = [seed for seed in (*alike, *able[::-1]) if seed not in taken] or able
         lengths += [(seed, last) for seed in best[:1]]
     return lengths
 
 
+def _able(row: Row, seeds: Iterable[int], last: int) -> List[int]:
+    """The seeds whose calls can have a last axis that is long, and odd or even as ``last`` is."""
+    return [
+        seed
+        for seed in seeds
+        if _becomes(row, seed, last) and FROM_THE_LEFT not in features(row.op, drawn(row, seed).samples[0])
+    ]
+
+
 def _becomes(row: Row, seed: int, last: int) -> bool:
-    """Whether a seed's call can have a last axis that is long, and odd or even as ``last`` is."""
     call = stretched(row, seed, last)
     return call is not None and call.samples[0].inputs[0].shape[-1] % 2 == last % 2
 
 
+def _large(row: Row, seeds: Sequence[int], calls: Sequence[Call]) -> List[Call]:
+    """A call for each kind of size that none of ``calls`` has, of a chosen seed where one can have it.
+
+    A pointwise op is called with many axes, too; the kernels of others end at four or six.
+    """
+    shown = {word for call in calls for word in features(row.op, call.samples[0])}
+    candidates = dict.fromkeys([*seeds, *(seed_of(row, number) for number in range(LARGE_SEEDS))])
+    kinds = [(LAST_BLOCKS, ODD, False), (FIRST_BLOCKS, EVEN, False)]
+    kinds += [(f"rank {DEEP}", ODD, True)] if is_pointwise(row.op) else []
+    more: List[Call] = []
+    for word, last, deep in kinds:
+        forms = (stretched(row, seed, last, deep) for seed in (() if word in shown else candidates))
+        fitting = (call for call in forms if call is not None and word in features(row.op, call.samples[0]))
+        more += itertools.islice(fitting, 1)
+    return more
+
+
 def _drawn_calls(row: Row, numbers: Iterable[int], expressible: Callable[[Call], bool]) -> List[Call]:
-    """The calls of the samples that were chosen, some of them stretched."""
+    """The calls of the samples that were chosen, some of them stretched, and some larger ones."""
     seeds = [seed_of(row, number) for number in numbers]
     longer: Dict[int, List[Call]] = {}
     for seed, last in _lengths(row, seeds):
@@ -293,6 +329,9 @@ def _drawn_calls(row: Row, numbers: Iterable[int], expressible: Callable[[Call],
         if call is not None and expressible(call):
             longer.setdefault(seed, []).append(call)
     chosen = [call for seed in seeds for call in longer.get(seed, [drawn(row, seed)])]
+    if row.op.family in SHORT_AS_WELL:
+        chosen += [drawn(row, seed) for seed in longer]
+    chosen += _large(row, seeds, [call for calls in longer.values() for call in calls])
     return [call for call in chosen if expressible(call)]
 
 
@@ -345,11 +384,15 @@ def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], mic
     common = 1.5 if micro_batch == 0 else 1.25
     given = [float(x) for value in attributes.values() for x in np.ravel(value) if _is_number(x)]
     near = sorted({-3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0, *(x for x in given if abs(x) < 100)})
+    # Powers of two, by which quotients of whole numbers stay exact in float16.
+    middle = [number for number in (4.0, -4.0, 16.0, -16.0, 32.0, -32.0) if abs(number) < largest]
+    # The squares of such numbers are denormal in float16.
+    small = [2.0**-8, -(2.0**-9)] if dtype == "float32" else []
     table: Dict[str, List[float]] = {
-        "zeros": [0.0, -0.0, common, -common],
+        "zeros": [0.0, -0.0, common, -common, *small],
         "ties": near,
         "denormals": [float(limits.tiny) / 2, -float(limits.tiny) / 4, float(limits.smallest_subnormal), common],
-        "large": [largest, -largest, far, -far, min(64.0, largest), common],
+        "large": [largest, -largest, far, -far, min(64.0, largest), common, *middle],
         "infinities": [math.inf, -math.inf, common, -common],
         "nan": [math.nan, common, -common],
         "bits": [math.nan, -0.0, -math.inf, float(limits.max), float(limits.tiny) / 2, 0.0],
@@ -371,9 +414,10 @@ def _grid(edge: str, sample: Sample, numbers: Sequence[float]) -> Sample:
     return Sample(tuple(inputs), sample.attributes)
 
 
-def _spliced(edge: str, sample: Sample, numbers: Sequence[float]) -> Sample:
-    """The first floating-point input with special numbers at some of its places; ties and moved bits are everywhere."""
-    place = next(place for place, x in enumerate(sample.inputs) if x.dtype.kind == "f")
+def _spliced(edge: str, sample: Sample, numbers: Sequence[float], factor: int = 0) -> Sample:
+    """A floating-point input with special numbers at some of its places; ties and moved bits are everywhere."""
+    places = [place for place, x in enumerate(sample.inputs) if x.dtype.kind == "f"]
+    place = places[min(factor, len(places) - 1)]
     x = sample.inputs[place].copy()
     flat = x.reshape(-1)
     if edge == "ties":

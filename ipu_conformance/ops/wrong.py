@@ -16,7 +16,17 @@ from ipu_conformance.ops.choosers import EVEN, ODD
 from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.row import Row
-from ipu_conformance.ops.variants import LONG, MOVEMENT, edges, first_of, is_floating, seed_of, special, stretched
+from ipu_conformance.ops.variants import (
+    LONG,
+    MOVEMENT,
+    edges,
+    first_of,
+    is_floating,
+    is_pointwise,
+    seed_of,
+    special,
+    stretched,
+)
 from ipu_conformance.oracle.op import Array, Op, as_tuple
 from ipu_conformance.oracle.sample import Sample
 
@@ -126,7 +136,8 @@ def _regions(row: Row) -> Iterator[WrongOp]:
 
 @functools.lru_cache(maxsize=None)
 def _samples(row: Row) -> Tuple[Sample, ...]:
-    longer = (stretched(row, seed_of(row, n), last) for n in range(STRETCHED_SEEDS) for last in (ODD, EVEN))
+    forms = [(ODD, False), (EVEN, False), *([(ODD, True)] if is_pointwise(row.op) else [])]
+    longer = (stretched(row, seed_of(row, n), *form) for n in range(STRETCHED_SEEDS) for form in forms)
     return (
         *(first_of(row, seed_of(row, number)) for number in range(SEEDS)),
         *(call.samples[0] for call in longer if call is not None),

@@ -43,6 +43,8 @@ SPARED = {
     "round: a zero is a small number": "the result differs in the sign of zero alone",
     "trunc: a zero is a small number": "the result differs in the sign of zero alone",
     "sigmoid: a large number is infinite": "the result is 1 there, or a denormal number that may be flushed",
+    "maximum: inputs 0 and 1 are swapped": "the result differs in the sign of zero alone",
+    "minimum: inputs 0 and 1 are swapped": "the result differs in the sign of zero alone",
     "p_norm: a zero is a small number": "its third power vanishes beside the others",
 }
 """Wrong ops that no case can notice, by how their names begin, with the reason."""
