@@ -269,12 +269,13 @@ def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, torch: Any, con
 
 
 def test_two_tensors_can_be_anchored(poptorch: Any, torch: Any) -> None:
-    """A gradient and the weight that it updates both come back, for each of three updates on each replica."""
+    """A gradient and the weight that it updates come back for three updates on each replica, and the last gradient."""
     config = counts(3, 1, 2)
     x = exact.batch(config)
     options = exact.options(poptorch, config, "Final")
     for short, name in (("grad", "Gradient___weight"), ("updated", "UpdatedVar___weight")):
         options.anchorTensor(short, name, poptorch.OutputMode.All)
+    options.anchorTensor("last", "Gradient___weight", poptorch.OutputMode.Final)
     trainer, _ = exact.trainer(poptorch, chosen=options)
 
     trainer(x)
@@ -284,8 +285,10 @@ def test_two_tensors_can_be_anchored(poptorch: Any, torch: Any) -> None:
     assert_same(trainer.getAnchoredTensor("updated"), updated, "the anchored weight")
     start = exact.scale(poptorch).weight.detach()
     moved = torch.stack([start, *after]).diff(dim=0) / -exact.RATE
-    mean = trainer.getAnchoredTensor("grad").reshape(3, config.replicas, -1).mean(dim=1)
-    assert_same(mean, moved, "the mean over replicas of the anchored gradients")
+    gradients = trainer.getAnchoredTensor("grad").reshape(3, config.replicas, -1)
+    assert_same(gradients.mean(dim=1), moved, "the mean over replicas of the anchored gradients")
+    last = trainer.getAnchoredTensor("last").reshape(config.replicas, -1)
+    assert_same(last, gradients[-1], "the third anchor, the last gradient of each replica")
 
 
 @pytest.mark.emulator

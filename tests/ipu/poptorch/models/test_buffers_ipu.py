@@ -143,6 +143,37 @@ def test_a_buffer_that_is_read_only_is_the_same_everywhere(poptorch: Any, torch:
     assert_same(out, x * torch.tensor([0.5, -0.5]), "the output")
 
 
+@pytest.mark.parametrize("how", ["copyWeightsToDevice", "load_state_dict"])
+def test_every_replica_has_what_the_host_sends(poptorch: Any, torch: Any, how: str) -> None:
+    """After a change on the host all four replicas compute with the new weight, buffer and whole number."""
+    model, x = as_model(lambda model, x: x * model.weight + model.shift + model.count.to(x.dtype)), exact.samples(12)
+    model.weight = torch.nn.Parameter(torch.tensor([0.5, 2.0]))
+    model.register_buffer("shift", torch.tensor([1.0, 3.0]))
+    model.register_buffer("count", torch.tensor([7, 11], dtype=torch.int32))
+    inference = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(4).deviceIterations(3))
+    inference(x)
+    state = {name: value * 4 for name, value in model.state_dict().items()}
+
+    if how == "load_state_dict":
+        inference.load_state_dict(state)
+    else:
+        model.load_state_dict(state)
+        inference.copyWeightsToDevice()
+
+    assert_same(inference(x), x * state["weight"] + state["shift"] + state["count"], "the output of all replicas")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32"])
+def test_an_output_keeps_its_type(poptorch: Any, torch: Any, dtype: str) -> None:
+    """Truth values and whole numbers come back as what they are, of four replicas."""
+    wanted, x = getattr(torch, dtype), exact.samples(12)
+    inference = poptorch.inferenceModel(
+        as_model(lambda model, x: (x > 0).to(wanted)), poptorch.Options().replicationFactor(4).deviceIterations(3)
+    )
+
+    assert_same(inference(x), (x > 0).to(wanted), f"the output of type {dtype}")
+
+
 @pytest.mark.emulator
 def test_a_named_buffer_keeps_its_shape(poptorch: Any, torch: Any) -> None:
     """A buffer that has another shape than the compiled one is not sent."""

@@ -9,6 +9,7 @@ from ipu_conformance.emulator.faults.catalogue import Fault, argument, patch, re
 from ipu_conformance.emulator.faults.catalogue.poptorch.random_numbers import DROPOUT, SEED
 
 EXECUTOR = "poptorch.run.executor:PoplarExecutor"
+WEIGHTS = "poptorch.run.weights:DeviceWeights"
 MACHINE = "poptorch.run.machine:TorchMachine"
 UPDATE = "poptorch.optim.update:DeviceUpdate"
 KERNELS = "poptorch.optim.kernels"
@@ -31,6 +32,45 @@ def _a_call_late(original: Original, executor: Any, optimizer: Any) -> None:
         machine.__dict__.pop("end", None)
 
     machine.end = last_end
+
+
+@patch("sending-misses-the-fourth-replica", "weights", f"{WEIGHTS}.upload",
+       "what is sent again does not reach the fourth replica")  # fmt: skip
+def _not_to_the_fourth(original: Original, weights: Any, names: Any = None) -> None:
+    before = {name: value.detach().clone() for replica in weights.replicas[3:4] for name, value in replica.items()}
+    original(weights, names)
+    for name, value in before.items():
+        weights.replicas[3][name].data.copy_(value)
+
+
+@patch("sending-leaves-whole-numbers-out", "weights", f"{WEIGHTS}.upload", "integer buffers are not sent again")
+def _fractions_alone(original: Original, weights: Any, names: Any = None) -> None:
+    chosen = weights.example if names is None else names
+    original(weights, [name for name in chosen if weights.example[name].is_floating_point()])
+
+
+@patch("loading-reaches-training-alone", "weights", f"{EXECUTOR}.load_state_dict",
+       "a state that an inference model loads does not reach the device")  # fmt: skip
+def _training_alone(original: Original, executor: Any, state_dict: Any, strict: bool = True) -> Any:
+    if executor._training:
+        return original(executor, state_dict, strict)
+    return executor._user_model.load_state_dict(state_dict, strict=strict)
+
+
+@patch("truth-comes-back-as-numbers", "streams", "poptorch.run.outputs:Returned.join",
+       "an output of truth values comes back as whole numbers")  # fmt: skip
+def _numbers(original: Original, *arguments: Any) -> Any:
+    value = original(*arguments)
+    return value.int() if str(value.dtype) == "torch.bool" else value
+
+
+@patch("third-anchor-is-the-second", "streams", f"{EXECUTOR}._returned", "the third anchored tensor is the second one")
+def _second_twice(original: Original, executor: Any, ready: Any) -> Any:
+    returned = original(executor, ready)
+    names = list(ready.anchored)
+    if len(names) > 2:
+        ready.anchored[names[2]] = ready.anchored[names[1]]
+    return returned
 
 
 @patch("later-groups-keep-their-rate", "update", f"{UPDATE}._use",
