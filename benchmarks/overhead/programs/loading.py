@@ -14,7 +14,7 @@ class Pictures(torch.utils.data.Dataset):
     """Noise that is drawn when it is asked for."""
 
     def __len__(self) -> int:
-        return 2048
+        return 8000
 
     def __getitem__(self, index: int) -> Tuple[torch.Tensor, int]:
         return torch.randn(1, 28, 28, generator=torch.Generator().manual_seed(index)), index % 10
