@@ -255,8 +255,8 @@ def _cast(call: Call, dtype: str) -> Call:
 
 def _calls(row: Row, edge: str, dtype: str, framework: str, expressible: Callable[[Call], bool]) -> List[Call]:
     if edge == "drawn":
-        numbers = _shipped().get(row.name, {}).get(framework)
-        shipped = _drawn_calls(row, numbers, expressible) if numbers else []
+        chosen = _shipped().get(row.name, {}).get(framework)
+        shipped = _drawn_calls(row, chosen, expressible) if chosen else []
         return shipped or _drawn_calls(row, _by_features(row, expressible), expressible)
     if edge == "size-one":
         return [call for call in [_call(row.op, Least, edge)] if expressible(call)]
