@@ -21,7 +21,8 @@ from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import CAST_TO, DRAWS, Call, covering, drawn, seed_of
+from ipu_conformance.ops.sampling import DRAWS, Call, covering, drawn, seed_of
+from ipu_conformance.ops.variants import CAST_TO
 from ipu_conformance.ops.wrong import WrongOp, fixed_attributes, mistaken
 from ipu_conformance.oracle.op import as_tuple
 

@@ -11,8 +11,9 @@ from ipu_conformance.ops.expectation import WITHOUT_GRADIENT
 from ipu_conformance.ops.latitude import latitudes
 from ipu_conformance.ops.open import OUTSIDE, why_open
 from ipu_conformance.ops.row import LIBRARIES, Row
+from ipu_conformance.ops.sampling import Call
 from ipu_conformance.ops.unhandled import FRAMEWORK, UNHANDLED, why_unhandled
-from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, Call, calls, edges, is_floating, special
+from ipu_conformance.ops.variants import ALL_SPECIAL, SPECIAL, calls, edges, is_floating, special
 
 DIRECTIONS = ("forward", "gradient")
 EDGES = ("drawn", "size-one", "empty", "long", "bits", *SPECIAL, ALL_SPECIAL)

@@ -23,7 +23,8 @@ import numpy as np
 from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.latitude import latitudes
 from ipu_conformance.ops.row import LIBRARIES, Row
-from ipu_conformance.ops.variants import SPECIAL, is_pointwise
+from ipu_conformance.ops.sampling import is_pointwise
+from ipu_conformance.ops.variants import SPECIAL
 from ipu_conformance.oracle.op import Array, Outputs, Term, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 from ipu_conformance.oracle.tolerance.ops import ACCUMULATE, Precision, Tolerance

@@ -16,17 +16,8 @@ from ipu_conformance.ops.choosers import EVEN, ODD
 from ipu_conformance.ops.dtypes import FORMATS
 from ipu_conformance.ops.features import features
 from ipu_conformance.ops.row import Row
-from ipu_conformance.ops.variants import (
-    LONG,
-    MOVEMENT,
-    edges,
-    first_of,
-    is_floating,
-    is_pointwise,
-    seed_of,
-    special,
-    stretched,
-)
+from ipu_conformance.ops.sampling import MOVEMENT, first_of, is_pointwise, seed_of, stretched
+from ipu_conformance.ops.variants import LONG, edges, is_floating, special
 from ipu_conformance.oracle.op import Array, Op, as_tuple
 from ipu_conformance.oracle.sample import Sample
 

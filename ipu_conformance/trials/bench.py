@@ -14,8 +14,9 @@ from ipu_conformance.frameworks import Driver, OpCall, OpResult
 from ipu_conformance.ops.dtypes import FORMATS, held
 from ipu_conformance.ops.expectation import has_gradient
 from ipu_conformance.ops.row import LIBRARIES, Row
+from ipu_conformance.ops.sampling import Call, is_pointwise
 from ipu_conformance.ops.unhandled import why_unhandled
-from ipu_conformance.ops.variants import ALL_SPECIAL, JOINED, SPECIAL, Call, calls, is_pointwise, joined, special
+from ipu_conformance.ops.variants import ALL_SPECIAL, JOINED, SPECIAL, calls, joined, special
 from ipu_conformance.oracle.op import Outputs, as_tuple
 from ipu_conformance.oracle.sample import Sample, round_to
 

@@ -9,7 +9,7 @@ import pytest
 from ipu_conformance import check, frameworks
 from ipu_conformance.ops import TABLE, Row
 from ipu_conformance.ops.row import LIBRARIES
-from ipu_conformance.ops.variants import Call, chosen_by
+from ipu_conformance.ops.sampling import Call, chosen_by
 from ipu_conformance.oracle.sample import Chooser
 from ipu_conformance.trials import judge
 from ipu_conformance.trials.bench import Bench, Trial

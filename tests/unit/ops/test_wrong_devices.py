@@ -9,7 +9,8 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.ops import TABLE
-from ipu_conformance.ops.variants import edges, is_pointwise
+from ipu_conformance.ops.sampling import is_pointwise
+from ipu_conformance.ops.variants import edges
 from ipu_conformance.oracle.ops import OPS
 from ipu_conformance.trials import judge
 from ipu_conformance.trials.bench import Bench

@@ -7,7 +7,7 @@ from ipu_conformance import notes
 from ipu_conformance.frameworks import OpCall, OpResult
 from ipu_conformance.ops import TABLE
 from ipu_conformance.ops.demand import literal, numbers
-from ipu_conformance.ops.variants import Call
+from ipu_conformance.ops.sampling import Call
 from ipu_conformance.oracle.sample import Sample
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import scripts
