@@ -53,6 +53,10 @@ def check_serialised(iterations: int, schedule: str, mapping: Sequence[int], met
     if method is not Method.SUM:
         raise ValueError("batch_serialization_iterations above 1 is only supported with the reduction_method SUM.")
     if schedule != "sequential":
-        raise NotImplementedError("Batch serialization is only supported with the `Sequential` schedule.")
+        raise NotImplementedError(
+            "batch_serialization_iterations needs the schedule Sequential: choose it, or leave it out."
+        )
     if len(set(mapping)) != 1:
-        raise NotImplementedError("With batch serialization all pipeline stages need to be mapped to a single IPU.")
+        raise NotImplementedError(
+            "batch_serialization_iterations needs all stages on a single IPU: change device_mapping."
+        )
