@@ -4,20 +4,22 @@ It collects the cases of the front end's table once. Then it takes areas from st
 ``{fault: case}`` each, and answers each with a line: the outcome of every case on the right device and of every fault's
 case under the fault. A case that serves several faults runs on the right device once, and there cases share programs
 as in any run of the suite. After a run under a fault all fixtures end, those of the session too, so that no case shares
-what another fault has made.
+what another fault has made. A line ``null`` asks for the faults that the environment turned on.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
-from typing import IO, Any, Dict, List
+from typing import IO, Any, Dict, List, Tuple
 
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.warnings import catch_warnings_for_item
 
+from ipu_conformance.emulator import hook
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.matrix.session import Exceptions
 from ipu_conformance.matrix.verdict import of_exception
@@ -38,8 +40,12 @@ class Loop:
         """Answer one area after the other until there are no more."""
         session.config.pluginmanager.register(self.raised)
         items = {item.nodeid: item for item in session.items}
+        turned_on = named_in_the_environment(self.front_end) if self.front_end != killing.CORE else []
         for request in self.requests:
             table = json.loads(request)
+            if table is None:
+                print(json.dumps(turned_on), file=self.answers, flush=True)
+                continue
             self.said.clear()
             new = [items[case] for case in sorted(set(table.values()) & set(items) - set(self.right))]
             session.items = new
@@ -68,6 +74,40 @@ class Loop:
             self.said.append(f"{failed[0].nodeid} {failed[0].when} {failed[0].longreprtext}")
             return of_exception(self.raised.first, killing.ROOT / "tests").value
         return next((report.outcome for report in reports if report.when == "call"), "skipped")
+
+
+def named_in_the_environment(front_end: str) -> List[str]:
+    """Import the front end's framework; the faults that this turns on where the environment names all there are.
+
+    The process forks where the emulator wakes its faults. The child turns them on, finishes the import and says which
+    are on; the process itself goes on without a fault.
+    """
+    hook.install(front_end)
+    process, wake, children = os.getpid(), catalogue.activate_from_environment, []
+    reader, writer = os.pipe()
+
+    def fork(*arguments: Any) -> Tuple[str, ...]:
+        child = os.fork()
+        if child:
+            children.append(child)
+        return () if child else wake(*arguments)
+
+    os.environ[catalogue.ENVIRONMENT] = ",".join(fault.name for fault in killing.registered(front_end))
+    with pytest.MonkeyPatch.context() as patch, os.fdopen(writer, "w") as said:
+        patch.setattr(catalogue, wake.__name__, fork)
+        try:
+            importlib.import_module(front_end)
+            if os.getpid() != process:
+                print(*catalogue.active, sep="\n", file=said, flush=True)
+        finally:
+            if os.getpid() != process:
+                os._exit(0)
+    del os.environ[catalogue.ENVIRONMENT]
+    with os.fdopen(reader) as answer:
+        turned_on = answer.read().split()
+    for child in children:
+        os.waitpid(child, 0)
+    return turned_on
 
 
 def main(front_end: str) -> None:

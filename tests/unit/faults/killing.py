@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ipu_conformance.emulator.faults import catalogue, refusals
+from ipu_conformance.workers import scheduling
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -32,8 +33,11 @@ AGAIN = ("workloads", "models", "convergence")
 
 ALL = os.environ.get("FAULTS") == "all"
 """Whether a run takes every fault (ten minutes of processor time)."""
-SHARE = 10
-"""Otherwise it takes one fault in so many, always the same, and no area whose cases kill again."""
+SHARE, CHEAP = 10, 100.0
+"""Otherwise it takes one fault in so many, always the same, at least one of each area, and no area whose cases kill
+again. A fault is taken the less often the more of so many milliseconds its case takes."""
+SHARED, SECONDS = "/test_collectives_ipu.py", 2000.0
+"""The file whose cases share a few long runs, and the milliseconds of a case that makes one for itself."""
 
 FRONT_ENDS: Mapping[str, str] = {"poptorch": "PopTorch", "paddle": "Paddle", "tensorflow": "TensorFlow"}
 """The front ends by the names of their folders, and how they are called."""
@@ -57,8 +61,15 @@ class Device:
 
     def verdicts(self, cases: Mapping[str, str]) -> Dict[str, Any]:
         """The outcome of each case on the right device and under its fault, and what the failures said."""
+        return self._answer(dict(cases))
+
+    def turned_on(self) -> List[str]:
+        """The faults that are on in a process whose environment names all of the front end's."""
+        return self._answer(None)
+
+    def _answer(self, request: Optional[Dict[str, str]]) -> Any:
         with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(dict(cases)), file=self._process.stdin, flush=True)
+            print(json.dumps(request), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
         if not answer:
             self._process.wait()
@@ -141,15 +152,22 @@ def named(front_end: str, case: str) -> str:
 def located(front_end: str) -> Dict[str, Dict[str, str]]:
     """The killing case of each fault of a run, by area, as pytest finds it from the checkout's folder."""
     folder = "tests/unit/emulator/core/" if front_end == CORE else "tests/ipu/"
-    areas = {
-        area: {fault: folder + named(front_end, case) for fault, case in rows.items() if _is_taken(area, fault)}
+    return {
+        area: _taken(area, {fault: folder + named(front_end, case) for fault, case in rows.items()})
         for area, rows in kills(front_end).items()
+        if ALL or area not in AGAIN
     }
-    return {area: rows for area, rows in areas.items() if rows}
 
 
-def _is_taken(area: str, fault: str) -> bool:
-    return ALL or (area not in AGAIN and zlib.crc32(f"{area} {fault}".encode()) % SHARE == 0)
+def _taken(area: str, cases: Mapping[str, str]) -> Dict[str, str]:
+    """The faults of an area that a run takes, with their cases."""
+    if ALL:
+        return dict(cases)
+    times = {fault: SECONDS if SHARED in case else scheduling.cost(case) for fault, case in cases.items()}
+    costs = {fault: max(1.0, time / CHEAP) for fault, time in times.items()}
+    numbers = {fault: zlib.crc32(f"{area} {fault}".encode()) for fault in cases}
+    taken = [fault for fault in cases if numbers[fault] % round(SHARE * costs[fault]) == 0]
+    return {fault: cases[fault] for fault in taken or [min(cases, key=lambda fault: (costs[fault], numbers[fault]))]}
 
 
 def spared(front_end: str) -> Mapping[str, str]:
