@@ -88,6 +88,7 @@ def test_who_needs_all_devices_gets_a_turn():
 TARGET = """
     import ctypes
     import os
+    import signal
     import time
 
     from ipu_conformance.targets import Availability, Target
@@ -116,6 +117,7 @@ TARGET = """
 
     def hang():
         if not os.environ.get("HANGS_IN_C"):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)  # the limit of the case ends at once
             time.sleep(60)
         library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(256)
         library.pthread_mutex_lock(mutex)
@@ -134,7 +136,7 @@ CASES = """
     import eight
     import pytest
 
-    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(2)]
+    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(20)]
 
     def test_on_one():
         assert eight.compute() == 42
@@ -182,16 +184,18 @@ NATIVE = """
     import eight
     import pytest
 
-    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch, pytest.mark.timeout(4)]
+    pytestmark = [pytest.mark.ipu, pytest.mark.poptorch]
 
     @pytest.mark.ipus(3)
     def test_on_three():
         assert eight.compute() == 42
 
+    @pytest.mark.timeout(1)
     @pytest.mark.ipus(6)
     def test_on_six():
         assert eight.compute() == 42
 
+    @pytest.mark.timeout(1)
     @pytest.mark.ipus(7)
     def test_on_seven():
         assert eight.compute() == 42
@@ -203,6 +207,7 @@ def test_a_device_that_hangs_in_native_code_is_named(pytester, installed, monkey
     """Its cases are lost with their processes, and say which devices they held."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("HANGS_IN_C", "1")
+    pytester.makeconftest("from ipu_conformance.workers import watch\n\nwatch.LEAST_GRACE = 0.25\n")
     pytester.makepyfile(test_devices=textwrap.dedent(NATIVE))
     options = ["-m", "ipu", "--ipu-target", "eight", "--ipu-report", "out", "-p", "no:cacheprovider", *workers]
     result = pytester.runpytest_subprocess(*options)

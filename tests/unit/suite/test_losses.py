@@ -48,6 +48,7 @@ SENTENCES = {
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
 def test_a_lost_case_is_one_failure(pytester, workers):
     """A native hang, an exit with code 0 and a kill are named, the other cases run, and the exit code is not 0."""
+    pytester.makeconftest("from ipu_conformance.workers import watch\n\nwatch.LEAST_GRACE = 0.25\n")
     pytester.makepyfile(test_losses=LOSSES)
 
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *workers)
@@ -118,12 +119,13 @@ def test_a_case_that_fills_the_disk_is_one_failure(pytester, monkeypatch, worker
 def test_a_limit_that_ends_between_two_phases_costs_one_case(pytester, workers):
     """The interruption waits for a phase of the case: in a plug-in it would end the run."""
     pytester.makeconftest(
-        "import time\n\ndef pytest_runtest_makereport(item, call):\n"
-        "    if item.name == 'test_b' and call.when == 'setup':\n        time.sleep(4.2)\n"
+        "import signal, time\n\ndef pytest_runtest_makereport(item, call):\n"
+        "    if item.name == 'test_b' and call.when == 'setup':\n"
+        "        signal.setitimer(signal.ITIMER_REAL, 0.01)\n        time.sleep(0.2)\n"
     )
     pytester.makepyfile(
         "import pytest\npytestmark = pytest.mark.ipu\ndef test_a():\n    pass\n"
-        "@pytest.mark.timeout(4)\ndef test_b():\n    import time\n    time.sleep(0.5)\n"
+        "@pytest.mark.timeout(40)\ndef test_b():\n    import time\n    time.sleep(5)\n"
         "def test_c():\n    pass\n"
     )
 
@@ -131,7 +133,7 @@ def test_a_limit_that_ends_between_two_phases_costs_one_case(pytester, workers):
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["failed: *test_b: Failed: Timeout (>4.0s) from pytest-timeout."])
+    result.stdout.fnmatch_lines(["failed: *test_b: Failed: Timeout (>40.0s) from pytest-timeout."])
 
 
 def test_a_run_that_ends_early_fails(pytester):
