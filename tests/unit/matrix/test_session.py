@@ -60,7 +60,7 @@ def test_a_failure_counts_if_the_case_passes_afterwards(tmp_path, verdicts, coun
     path = tmp_path / "paddle.provoke0.jsonl"
     loop: Any = _Device(*verdicts)
     with path.open("w", encoding="utf-8") as out:
-        assert session.attempt(loop, "inert", "test_a.py::test_one", out) is counted
+        assert session.attempt(loop, "update-halved", "test_a.py::test_one", out) is counted
 
     assert json.loads(path.read_text(encoding="utf-8"))["verdict"] == counted
 
@@ -69,8 +69,9 @@ def test_a_fault_that_leaves_something_behind_spoils_the_process(tmp_path):
     """The failure is no kill, and nothing more is said of any fault."""
     path = tmp_path / "paddle.provoke0.jsonl"
     loop: Any = _Device(Verdict.KILLED, Verdict.KILLED)
-    with path.open("w", encoding="utf-8") as out, pytest.raises(session.SpoiledError, match="inert left something"):
-        session.attempt(loop, "inert", "test_a.py::test_one", out)
+    said = "update-halved left something"
+    with path.open("w", encoding="utf-8") as out, pytest.raises(session.SpoiledError, match=said):
+        session.attempt(loop, "update-halved", "test_a.py::test_one", out)
 
     note = json.loads(path.read_text(encoding="utf-8"))
     assert note["verdict"] == "broke"
@@ -84,7 +85,7 @@ def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "wake", lambda framework: None)
     monkeypatch.setattr(session, "pytest_session", lambda paths, framework, work: work(loop))
     kills = {
-        "inert": ["test_a.py::test_one", "test_a.py::test_two", "test_a.py::test_gone"],
+        "update-halved": ["test_a.py::test_one", "test_a.py::test_two", "test_a.py::test_gone"],
         "known": ["test_a.py::test_one"],
         "slip:core.streams:gone": ["test_a.py::test_one"],
     }
@@ -95,8 +96,8 @@ def test_every_kill_that_is_claimed_is_tried_once(tmp_path, monkeypatch):
     assert families == ["test_a.py::test_one", "test_a.py::test_two"]
     verdicts = {(run["fault"], run["case"]): run["verdict"] for run in session.lines(path)}
     assert verdicts == {
-        ("inert", "test_a.py::test_one"): "killed",
-        ("inert", "test_a.py::test_two"): "passed",
-        ("inert", "test_a.py::test_gone"): "skipped",
+        ("update-halved", "test_a.py::test_one"): "killed",
+        ("update-halved", "test_a.py::test_two"): "passed",
+        ("update-halved", "test_a.py::test_gone"): "skipped",
         ("slip:core.streams:gone", "test_a.py::test_one"): "skipped",
     }

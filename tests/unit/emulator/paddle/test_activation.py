@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from typing import Any
+from typing import Any, Dict, Iterator, List
 
 import pytest
 
 from ipu_conformance.emulator.faults import catalogue
+from tests.unit.commands import Forks, printed
 
 ASK = """
 import json
@@ -44,13 +42,10 @@ print(json.dumps({
 }))
 """
 INSTALL = "from ipu_conformance.emulator import hook; hook.install('paddle')\n"
-ORDERS = {
-    "before Paddle": INSTALL + "import paddle\n",
-    "after Paddle": "import paddle\n" + INSTALL,
-    "twice": INSTALL + "import paddle\nhook.install('paddle')\n"
-    "from ipu_conformance.emulator.paddle import activation\n"
-    "activation.change_core(paddle.base.core); activation.change_paddle(paddle)\n",
-}
+AGAIN = (
+    "hook.install('paddle')\nfrom ipu_conformance.emulator.paddle import activation\n"
+    "activation.change_core(paddle.base.core); activation.change_paddle(paddle)\n"
+)
 
 NAMES = """
 import inspect, json, sys
@@ -81,20 +76,31 @@ VENDOR_NAMES = {"paddle.base.core": ["IpuBackend", "IpuStrategy", "get_ipu_devic
 """The public names that an IPU build adds to the modules and classes of the stock wheel."""
 
 
-def answer(program: str, **variables: str) -> Any:
-    """What a process of its own prints last, read as JSON."""
-    environment = {name: value for name, value in os.environ.items() if name != catalogue.ENVIRONMENT}
-    process = subprocess.run(
-        [sys.executable, "-c", program], env={**environment, **variables}, capture_output=True, text=True, check=False
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
+def read(shown: str) -> List[Any]:
+    """What a program printed, each line read as JSON; Paddle's own lines come first."""
+    return [json.loads(line) for line in shown.splitlines() if line[:1] in ("{", "[")]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_paddle_becomes_an_ipu_build(order: str) -> None:
+@pytest.fixture(scope="module")
+def stock() -> Iterator[Forks]:
+    """A process that has imported Paddle alone, and forks for each program."""
+    process = Forks("paddle")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def builds(stock: Forks) -> Dict[str, Any]:
+    """What programs that ask the same see, by when the hook was installed."""
+    before, twice = read(printed(INSTALL + "import paddle\n" + ASK + AGAIN + ASK))
+    (after,) = read(printed("import paddle\n" + INSTALL + ASK, start=stock.run))
+    return {"before Paddle": before, "after Paddle": after, "twice": twice}
+
+
+@pytest.mark.parametrize("order", ["before Paddle", "after Paddle", "twice"])
+def test_paddle_becomes_an_ipu_build(builds: Dict[str, Any], order: str) -> None:
     """Whether the hook or Paddle comes first, and however often, every name leads to the IPU."""
-    assert answer(ORDERS[order] + ASK) == {
+    assert builds[order] == {
         "build": True,
         "place": "Place(ipu)",
         "places": 1,
@@ -108,9 +114,9 @@ def test_paddle_becomes_an_ipu_build(order: str) -> None:
     }
 
 
-def test_the_stock_wheel_is_left_alone() -> None:
+def test_the_stock_wheel_is_left_alone(stock: Forks) -> None:
     """Without the hook Paddle refuses everything of the IPU in its own words."""
-    found = answer("import ipu_conformance, paddle\n" + ASK)
+    (found,) = read(printed("import ipu_conformance, paddle\n" + ASK, start=stock.run))
 
     assert (found["build"], found["place"], found["own pass"]) == (False, None, "graph_viz_pass")
     assert found["device"] == [
@@ -125,16 +131,17 @@ def test_the_stock_wheel_is_left_alone() -> None:
     assert found["ipu pass"][0] == "ValueError"
 
 
-def test_the_modules_of_paddle_gain_the_names_of_the_vendor_alone() -> None:
+def test_the_modules_of_paddle_gain_the_names_of_the_vendor_alone(stock: Forks) -> None:
     """No module and no class of the wheel has a public name more or less than in an IPU build."""
-    added, removed = answer(NAMES)
+    ((added, removed),) = read(printed(NAMES, start=stock.run))
 
     assert added == VENDOR_NAMES
     assert removed == {}
 
 
-def test_faults_are_turned_on_by_the_environment() -> None:
-    """IPU_CONFORMANCE_FAULT names faults of Paddle, which are on once it is imported."""
-    program = INSTALL + "import json, paddle\nprint(json.dumps([paddle.is_compiled_with_ipu()]))"
+def test_faults_are_turned_on_by_the_environment(stock: Forks) -> None:
+    """IPU_CONFORMANCE_FAULT names faults of Paddle, which are on once it is an IPU build."""
+    named = f"import os; os.environ[{catalogue.ENVIRONMENT!r}] = 'paddle-cpu-build'\n"
+    program = named + INSTALL + "import json, paddle\nprint(json.dumps([paddle.is_compiled_with_ipu()]))"
 
-    assert answer(program, **{catalogue.ENVIRONMENT: "paddle-cpu-build"}) == [False]
+    assert read(printed(program, start=stock.run)) == [[False]]
