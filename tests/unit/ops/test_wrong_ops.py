@@ -5,10 +5,11 @@ A run takes one in ten of them, always the same; ``FAULTS=all`` takes all (five 
 
 from __future__ import annotations
 
+import functools
 import os
 import zlib
 from dataclasses import replace
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -60,14 +61,16 @@ def _same(left: OpResult, right: OpResult) -> bool:
     return bits(left) == bits(right)
 
 
-def _trials(row: Row) -> Dict[str, List[Trial]]:
-    """What a right device makes of every call of the op's cases, by type of number."""
-    trials = {}
-    for dtype in ("float32", "float16"):
+def _trials(row: Row) -> Callable[[str], List[Trial]]:
+    """What a right device makes of every call of the op's cases, by type of number; made when it is first asked for."""
+
+    @functools.lru_cache(maxsize=None)
+    def trials(dtype: str) -> List[Trial]:
         names = ("drawn", *edges(row, dtype))
         device: Any = NumpyDevice(row)
         bench = Bench(_frameworks(row)[0], device, dtype, [(device.row, edge) for edge in names])
-        trials[dtype] = [trial for edge in names for trial in bench.trials(device.row, edge)]
+        return [trial for edge in names for trial in bench.trials(device.row, edge)]
+
     return trials
 
 
@@ -77,14 +80,14 @@ def _call_of(trial: Trial) -> OpCall:
     return replace(trial.asked, inputs=samples, factors=tuple(as_tuple(each) for each in trial.cotangents))
 
 
-def _differing(row: Row, wrong: WrongOp, trials: Dict[str, List[Trial]]) -> Iterator[Tuple[str, Trial]]:
+def _differing(row: Row, wrong: WrongOp, trials: Callable[[str], List[Trial]]) -> Iterator[Tuple[str, Trial]]:
     """The calls that the wrong device gets wrong, with what it makes of them.
 
     A wrong result has no gradient, since its shape may be another.
     """
     device = NumpyDevice(row, forward=wrong.forward, gradient=wrong.gradient)
     for dtype in wrong.dtypes:
-        for trial in trials[dtype]:
+        for trial in trials(dtype):
             right, asked = trial.result, _call_of(trial)
             if not isinstance(right, OpResult):  # a number outside the domain
                 continue
@@ -135,7 +138,7 @@ def test_every_wrong_op_is_noticed(name: str) -> None:
     chosen = [wrong for wrong in chosen if not str(wrong).startswith(tuple(SPARED))]
     if not _frameworks(row):
         chosen = []
-    trials = _trials(row) if chosen else {}
+    trials = _trials(row)
     survivors = []
     for wrong in chosen:
         waiting, asked = set(_frameworks(row)), set()
