@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, Optional
 
 from ipu_conformance.emulator import faults
 from ipu_conformance.emulator.tensorflow.keras import execution
+from ipu_conformance.emulator.tensorflow.run.variables import holder
 from ipu_conformance.ir.graph import Graph
 from ipu_conformance.ir.readers.tensorflow.graph import Variable, graph_of
 from ipu_conformance.ir.readers.tensorflow.messages import dtype_of, parse
@@ -75,6 +76,6 @@ def _variables(variables: Iterable[Any]) -> Dict[int, Variable]:
         name = name if taken[name] == 1 else f"{name}_{taken[name] - 1}"
         kind = dtype_of(variable.dtype.base_dtype.as_datatype_enum), tuple(variable.shape.as_list())
         found[id(own)] = Variable(name, *kind)
-        for replica, other in variable.__dict__.get("_others", {}).items():
+        for replica, other in holder(variable).__dict__.get("_others", {}).items():
             found[id(other.handle)] = Variable(f"{name}@{replica}", *kind)
     return found

@@ -34,8 +34,12 @@ def widening(own: Callable[..., Any], *, partials: bool) -> Callable[..., Any]:
     @functools.wraps(own)
     def call(*args: Any, **kwargs: Any) -> Any:
         from tensorflow.python.eager import context
-        from tensorflow.python.framework import dtypes
+        from tensorflow.python.framework import dtypes, ops
         from tensorflow.python.ops import math_ops
+
+        def read(value: Any) -> Any:
+            # A variable under a policy of mixed precision tells its own type, and is read in another.
+            return ops.convert_to_tensor(value) if hasattr(value, "_cast_dtype") else value
 
         def widened(value: Any) -> Any:
             if isinstance(value, (list, tuple)):
@@ -45,6 +49,7 @@ def widening(own: Callable[..., Any], *, partials: bool) -> Callable[..., Any]:
         def is_half(value: Any) -> bool:
             return getattr(value, "dtype", None) == dtypes.float16
 
+        args, kwargs = tuple(map(read, args)), {name: read(value) for name, value in kwargs.items()}
         operands = [*args, *kwargs.values()]
         wide = any(is_half(each) for value in operands for each in (value if isinstance(value, list) else [value]))
         if not wide or context.executing_eagerly() or (partials and _partials() == "float16"):

@@ -58,8 +58,11 @@ class Replicated:
             getattr(other, method)(*arguments, **settings)
 
     def _values_of_others(self) -> List[Any]:
-        """Those that are written when the host writes."""
-        return [] if replicas.inside() else list(self.__dict__.get("_others", {}).values())
+        """Those that are written when the host writes; a function that is saved knows one value."""
+        from tensorflow.python.saved_model import save_context
+
+        alone = replicas.inside() or save_context.in_save_context()
+        return [] if alone else list(self.__dict__.get("_others", {}).values())
 
 
 _CLASSES: Dict[Type[Any], Type[Any]] = {}
@@ -69,14 +72,20 @@ _BY_HANDLE: MutableMapping[int, Any] = weakref.WeakValueDictionary()
 
 def replicated(variable: Any) -> Any:
     """The same variable, now with a value for each replica; anything but a resource variable stays as it is."""
-    own = type(variable)
-    if isinstance(variable, Replicated) or not hasattr(variable, "_handle"):
+    held = holder(variable)
+    own = type(held)
+    if isinstance(held, Replicated) or not hasattr(held, "_handle"):
         return variable
     if own not in _CLASSES:
         _CLASSES[own] = type(own.__name__, (Replicated, own), {"__module__": own.__module__, "__doc__": own.__doc__})
-    variable.__class__ = _CLASSES[own]
-    _BY_HANDLE[id(variable._handle)] = variable
+    held.__class__ = _CLASSES[own]
+    _BY_HANDLE[id(held._handle)] = held
     return variable
+
+
+def holder(variable: Any) -> Any:
+    """The variable that holds the value: the one inside of one that Keras casts under a policy of mixed precision."""
+    return variable._variable if hasattr(variable, "_cast_dtype") else variable
 
 
 def handle_on(replica: int, handle: Any) -> Any:
@@ -96,14 +105,15 @@ def scope() -> Iterator[None]:
 
 def of_replica(variable: Any, number: int) -> Any:
     """The plain variable, to be read by the host, that holds the value of one replica."""
-    return variable if number == 0 else variable._other(number)
+    return variable if number == 0 else holder(variable)._other(number)
 
 
 def broadcast(variables: Iterable[Any]) -> None:
     """Every replica gets the value of replica 0, as when a program is loaded."""
     for variable in variables:
-        for other in variable.__dict__.get("_others", {}).values():
-            other.assign(variable)
+        held = holder(variable)
+        for other in held.__dict__.get("_others", {}).values():
+            other.assign(held)
 
 
 def _copy(variable: Any) -> Any:

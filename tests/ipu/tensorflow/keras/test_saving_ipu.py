@@ -82,6 +82,27 @@ def test_a_whole_model_is_saved_and_restored(tf: Any, saved: Any, name: str, for
     check_weights(tf.keras.models.load_model(str(folder / FORMATS[form])), weights)
 
 
+@pytest.mark.ipus(2)
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_model_with_statistics_is_saved_after_replicas(
+    tf: Any, ipu: Any, configure: Any, tmp_path: Path, form: str
+) -> None:
+    """A model whose replicas have kept statistics is saved with those of the device, and can be loaded."""
+    configure(2)
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        layers = [tf.keras.Input((3,)), tf.keras.layers.Dense(2), tf.keras.layers.BatchNormalization()]
+        model = tf.keras.Sequential(layers)
+        model.compile(tf.keras.optimizers.SGD(0.125), "mse", steps_per_execution=2)
+        samples = np.arange(24, dtype=np.float32).reshape(8, 3) % 5
+        data = tf.data.Dataset.from_tensor_slices((samples, samples[:, :2])).batch(2, drop_remainder=True)
+        model.fit(data, verbose=0)
+        model.save(str(tmp_path / FORMATS[form]))
+
+    weights = model.get_weights()
+    check.equal(actual=bool(weights[4].any()), expected=True, what="whether the moving mean has moved")
+    check_weights(tf.keras.models.load_model(str(tmp_path / FORMATS[form])), weights)
+
+
 def halves(keras: Keras, config: Any) -> List[Any]:
     """The data of the two steps of a configuration."""
     data, one = distinct_micro_batches(MLP, config), replace(config, steps=1)
