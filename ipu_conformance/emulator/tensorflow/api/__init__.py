@@ -10,6 +10,11 @@ from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
 __getattr__, __dir__ = _lazy(
     __name__,
-    modules={**_inner_modules(), "layers": "keras.layers", "losses": "keras.losses"},
+    modules={
+        **_inner_modules(),
+        "layers": "keras.layers",
+        "losses": "keras.losses",
+        "popfloat_cast_to_gfloat": "ops.experimental.popfloat_cast_to_gfloat",
+    },
     members={"outlined_function": "ops.functional_ops"},
 )

@@ -48,6 +48,7 @@ NAMES = {
     "dataset_benchmark": "dataset_benchmark infeed_benchmark",
     "dataset_extractor": "dataset_extractor",
     "data.ops.dataset_ops": "BufferDataset",
+    "distributed": "allgather allreduce broadcast",
     "distributed.popdist_strategy": "PopDistStrategy",
     "ipu_multi_worker_strategy": "IPUMultiWorkerStrategyV1",
     "ipu_compiler": "compile",
@@ -84,22 +85,27 @@ NAMES = {
     "summary_ops": "get_ipu_reports ipu_compile_summary",
     "cross_replica_optimizer": "CrossReplicaOptimizer",
     "gradient_accumulation_optimizer": "CrossReplicaGradientAccumulationOptimizer "
-    "CrossReplicaGradientAccumulationOptimizerV2 GradientAccumulationOptimizer GradientAccumulationOptimizerV2",
+    "CrossReplicaGradientAccumulationOptimizerV2 GradientAccumulationOptimizer GradientAccumulationOptimizerV2 "
+    "GradientAccumulationReductionMethod",
     "map_gradient_optimizer": "MapGradientOptimizer MapGradientOptimizerInvertedChaining",
     "automatic_loss_scaling_optimizer": "AutomaticLossScalingOptimizer",
     "sharded_optimizer": "ShardedOptimizer",
     "optimizers": "AutomaticLossScalingOptimizer CrossReplicaGradientAccumulationOptimizer "
     "CrossReplicaGradientAccumulationOptimizerV2 CrossReplicaOptimizer GradientAccumulationOptimizer "
-    "GradientAccumulationOptimizerV2 IpuOptimizer MapGradientOptimizer MapGradientOptimizerInvertedChaining "
-    "ShardedOptimizer",
+    "GradientAccumulationOptimizerV2 GradientAccumulationReductionMethod IpuOptimizer MapGradientOptimizer "
+    "MapGradientOptimizerInvertedChaining ShardedOptimizer",
 }
 """The names of each module."""
 
 KERAS_NAMES = {
     "": "FunctionalLayerPipelineStageAssignment FunctionalNestedModelPipelineStageAssignment "
-    "ModelLayerPipelineStageAssignment PipelineStage ReplicatedMetricReductionMethod "
-    "SequentialLayerPipelineStageAssignment extensions layers losses optimizers",
-    ".extensions": "FunctionalExtension ModelExtension SequentialExtension",
+    "ModelLayerPipelineStageAssignment NestedModelPipelineStageAssignment PipelineStage "
+    "ReplicatedMetricReductionMethod SequentialLayerPipelineStageAssignment "
+    "SequentialNestedModelPipelineStageAssignment extensions layers losses optimizers",
+    ".extensions": "FunctionalExtension FunctionalLayerPipelineStageAssignment "
+    "FunctionalNestedModelPipelineStageAssignment ModelExtension ModelLayerPipelineStageAssignment "
+    "NestedModelPipelineStageAssignment PipelineStage ReplicatedMetricReductionMethod SequentialExtension "
+    "SequentialLayerPipelineStageAssignment SequentialNestedModelPipelineStageAssignment",
     ".layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer Dropout EffectiveTransformer Embedding "
     "GRU GroupNorm GroupNormalization InstanceNorm InstanceNormalization LSTM LayerNorm LayerNormalization PopnnGRU "
     "PopnnLSTM RecomputationCheckpoint SerialDense",

@@ -2,4 +2,6 @@
 
 from ipu_conformance.emulator.tensorflow.surface import lazy as _lazy
 
-__getattr__, __dir__ = _lazy(__name__)
+__getattr__, __dir__ = _lazy(
+    __name__, members=dict.fromkeys(("allgather", "allreduce", "broadcast"), "host_collective_ops")
+)

@@ -6,7 +6,9 @@ from ipu_conformance.emulator.tensorflow.keras.assignment import (
     FunctionalLayerPipelineStageAssignment,
     FunctionalNestedModelPipelineStageAssignment,
     ModelLayerPipelineStageAssignment,
+    NestedModelPipelineStageAssignment,
     SequentialLayerPipelineStageAssignment,
+    SequentialNestedModelPipelineStageAssignment,
 )
 from ipu_conformance.emulator.tensorflow.keras.options import ReplicatedMetricReductionMethod
 from ipu_conformance.emulator.tensorflow.keras.stages import PipelineStage
@@ -16,9 +18,11 @@ __all__ = [
     "FunctionalLayerPipelineStageAssignment",
     "FunctionalNestedModelPipelineStageAssignment",
     "ModelLayerPipelineStageAssignment",
+    "NestedModelPipelineStageAssignment",
     "PipelineStage",
     "ReplicatedMetricReductionMethod",
     "SequentialLayerPipelineStageAssignment",
+    "SequentialNestedModelPipelineStageAssignment",
 ]
 
 _find, __dir__ = _lazy(

@@ -6,10 +6,12 @@ from ipu_conformance.emulator.tensorflow.optim.accumulation import (
     GradientAccumulationOptimizer,
     GradientAccumulationOptimizerV2,
 )
+from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
 
 __all__ = [
     "CrossReplicaGradientAccumulationOptimizer",
     "CrossReplicaGradientAccumulationOptimizerV2",
     "GradientAccumulationOptimizer",
     "GradientAccumulationOptimizerV2",
+    "GradientAccumulationReductionMethod",
 ]
