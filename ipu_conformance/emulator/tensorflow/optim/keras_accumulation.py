@@ -12,7 +12,6 @@ from ipu_conformance.emulator.tensorflow.optim.accumulation import (
     arguments,
 )
 from ipu_conformance.emulator.tensorflow.optim.keras_wrappers import After, ALSOptimizer, IpuOptimizer
-from ipu_conformance.emulator.tensorflow.optim.loss_scaling import CapturedGradientsError
 from ipu_conformance.emulator.tensorflow.optim.wrappers import Pairs
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod
 
@@ -150,8 +149,7 @@ class ALSGradientAccumulationOptimizer(GradientAccumulationOptimizer):
         experimental_aggregate_gradients: bool = True,
     ) -> Any:
         """Accumulate, and update when it is time."""
-        if captured_grads:
-            raise CapturedGradientsError("captured_grads were given, but the emulator captures none: leave them out.")
+        self._opt._captured = captured_grads
         return super().apply_gradients(grads_and_vars, name, experimental_aggregate_gradients)
 
     def get_gradients(self, loss: Any, params: Any) -> Any:

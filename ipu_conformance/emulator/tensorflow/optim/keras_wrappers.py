@@ -179,17 +179,17 @@ class ALSOptimizer(library.Configured, IpuOptimizer):
 
     loss_scaling_factor = loss_scaling.shown("factor", "The factor that the next loss is multiplied by.")
     initial_loss_scaling_factor = loss_scaling.shown("initial_factor", "The factor at the beginning.")
-    max_loss_scaling_factor = loss_scaling.shown("max_factor", "The largest factor.")
-    previous_loss_scaling_factor = loss_scaling.shown("previous", "The factor of the last update.")
-    increase_factor = loss_scaling.shown("increment_factor", "What the factor is multiplied or divided by.")
-    histogram_bin_edge = loss_scaling.shown("bin_edge", "From where on an element counts as near the limit.")
+    max_loss_scaling_factor = loss_scaling.shown("max_factor", "The number that a factor stays below.")
+    previous_loss_scaling_factor = loss_scaling.shown("previous", "The factor before it changed last.")
+    increase_factor = loss_scaling.shown("increase_factor", "What the factor is multiplied or divided by.")
+    histogram_bin_edge = loss_scaling.shown("bin_edge", "From where on an element counts as large.")
     histogram = loss_scaling.shown("histogram", "How many elements lie below the edge, and from it on.")
-    captured_grads_only = False
-    lpf_alpha = 0.0
-    supports_captured_grads = False
+    captured_grads_only = loss_scaling.shown("captured_only", "Whether captured gradients alone are counted.")
+    lpf_alpha = loss_scaling.shown("lpf_alpha", "The share of a histogram that an update keeps as it was.")
+    supports_captured_grads = True
     update_frequency = loss_scaling.shown("update_frequency", "After how many updates the factor may change.")
     update_counter = loss_scaling.shown("steps", "How many updates there were since the factor might have changed.")
-    ratio_threshold = loss_scaling.shown("threshold", "The share of elements near the limit that shrinks the factor.")
+    ratio_threshold = loss_scaling.shown("ratio_threshold", "The share of large elements that shrinks the factor.")
     accumulate_statistics_over_update_period = loss_scaling.shown(
         "accumulate", "Whether all updates count, or the last one before a change."
     )
@@ -232,12 +232,12 @@ class ALSOptimizer(library.Configured, IpuOptimizer):
         global_step: Any = None,
         name: Optional[str] = None,
     ) -> Any:
-        """Update the variables with gradients of the loss itself, and then the factor."""
-        if captured_grads:
-            raise loss_scaling.CapturedGradientsError(
-                "captured_grads were given, but the emulator captures none: leave them out."
-            )
+        """Update the variables with gradients of the loss itself, and then the factor, which counts all gradients."""
+        self._captured = captured_grads
         return super().apply_gradients(grads_and_vars, name)
+
+    _captured: Any = None
+    """The gradients of activations that the update was given."""
 
     def _transform_loss(self, loss: Any) -> Any:
         return super()._transform_loss(self.get_scaled_loss(loss))
@@ -246,7 +246,8 @@ class ALSOptimizer(library.Configured, IpuOptimizer):
         scaled = [gradient if gradient is None else tf.convert_to_tensor(gradient) for gradient, _ in pairs]
         unscaled = self.get_unscaled_gradients(scaled)
         passed, after = super()._passed([(gradient, variable) for gradient, (_, variable) in zip(unscaled, pairs)])
-        return passed, [lambda: self._scaling.adapted(scaled), *after]
+        captured, self._captured = self._captured, None
+        return passed, [lambda: self._scaling.adapted(scaled, captured), *after]
 
     def _own_variables(self) -> List[Any]:
         return self._scaling.variables

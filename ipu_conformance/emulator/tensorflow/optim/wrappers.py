@@ -131,24 +131,48 @@ class ShardedOptimizer(IpuOptimizer):
 
 
 class AutomaticLossScalingOptimizer(IpuOptimizer):
-    """Multiplies the loss by a factor that it finds itself, and gradients by its inverse before they are applied."""
+    """Computes gradients of a loss that is scaled by a factor which it finds itself, and scales them back."""
 
-    _scaling: loss_scaling.LossScaling
-    __init__ = loss_scaling.arguments(IpuOptimizer, "AutomaticLossScalingOptimizer")
+    def __init__(
+        self,
+        wrapped_optimizer: Any,
+        initial_loss_scaling_factor: float = 1.0,
+        update_frequency: int = 8,
+        increase_factor: float = 2.0,
+        decrease_factor: float = 0.5,
+        max_loss_scaling_factor: float = 32768,
+        accumulate_statistics_over_update_period: bool = True,
+        ratio_threshold: float = 10e-6,
+        name: str = "AutomaticLossScalingOptimizer",
+    ) -> None:
+        super().__init__(wrapped_optimizer, name)
+        settings = loss_scaling.Settings(
+            initial_loss_scaling_factor, update_frequency, increase_factor, max_loss_scaling_factor,
+            accumulate_statistics_over_update_period, ratio_threshold, decrease_factor,
+        )  # fmt: skip
+        self._scaling = loss_scaling.LossScaling(loss_scaling.checked(settings, powers=False))
+        self._gradients: List[Any] = []
+        for number, variable in enumerate(self._scaling.variables):
+            self._track_trackable(variable, f"scaling_{number}")
 
     loss_scaling_factor = loss_scaling.shown("factor", "The factor that the next loss is multiplied by.")
     update_frequency = loss_scaling.shown("update_frequency", "After how many updates the factor may change.")
+    increase_factor = loss_scaling.shown("increase_factor", "What a factor is multiplied by to grow.")
+    decrease_factor = loss_scaling.shown("shrinking", "What a factor is multiplied by to shrink.")
+    initial_loss_scaling_factor = loss_scaling.shown("initial_factor", "The factor at the beginning.")
+    max_loss_scaling_factor = loss_scaling.shown("max_factor", "The number that a factor stays below.")
+    ratio_threshold = loss_scaling.shown("ratio_threshold", "The share of overflows that shrinks the factor.")
+    histogram = loss_scaling.shown("histogram", "How many elements float16 holds, and how many it does not.")
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> Pairs:
-        """The gradients of the scaled loss."""
-        return super().compute_gradients(self._scaling.scaled(loss), var_list, **kwargs)
+        """The gradients of the loss, by way of the scaled one; those of the scaled one are remembered to be counted."""
+        factor = self._scaling.factor.read_value()
+        pairs = super().compute_gradients(self._scaling.scaled(loss), var_list, **kwargs)
+        self._gradients = [gradient for gradient, _ in pairs]
+        return [(self._scaling.unscaled(gradient, factor), variable) for gradient, variable in pairs]
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: Optional[str] = None) -> Any:
-        """The operation that updates the variables with gradients of the loss itself, and then the factor."""
-        pairs = list(grads_and_vars)
-        factor = self._scaling.factor.read_value()
-        unscaled = [(self._scaling.unscaled(gradient, factor), variable) for gradient, variable in pairs]
-        with tf.control_dependencies([factor]):
-            update = super().apply_gradients(unscaled, global_step, name)
+        """The operation that updates the variables, and then the factor."""
+        update = super().apply_gradients(grads_and_vars, global_step, name)
         with tf.control_dependencies([update]):
-            return self._scaling.adapted([gradient for gradient, _ in pairs])
+            return self._scaling.adapted(self._gradients)

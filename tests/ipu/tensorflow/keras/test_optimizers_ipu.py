@@ -171,8 +171,6 @@ def test_scaled_gradients_are_accumulated(fit: Any, optimizers: Any, method: str
     check_descent(model, reduced.tolist())
     bias = float(model.get_weights()[1][0])
     check.equal(actual=bias, expected=descent([4 * replicas / shares] * 3), what="the bias")
-    factor = float(model.optimizer.loss_scaling_factor)
-    check.equal(actual=factor, expected=64.0, what="the factor, which gradients in float32 leave as it is")
 
 
 MADE = {
@@ -182,7 +180,7 @@ MADE = {
         "RMSprop", {"learning_rate": 0.25, "rho": 0.5, "momentum": 0.75, "epsilon": 0.125, "centered": True},
     ),
 }  # fmt: skip
-SCALED = {"initial_loss_scaling_factor": 16.0, "update_frequency": 3, "increase_factor": 4.0, "ratio_threshold": 0.25}
+SCALED = {"initial_loss_scaling_factor": 16, "update_frequency": 3, "increase_factor": 4, "ratio_threshold": 0.25}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -235,19 +233,24 @@ def test_a_wrapper_outside_sees_gradients_of_the_scaled_loss(fit: Any, optimizer
 
 @pytest.mark.parametrize(
     ("dtype", "inputs_", "factor"),
-    [("float32", inputs(STEPS), 8), ("float16", inputs(STEPS), 8 * 2 * 2), ("float16", [2.0**12] * STEPS, 4)],
-    ids=["float32 stays", "small grows", "large shrinks"],
+    [
+        ("float32", inputs(STEPS), 8 * 2**STEPS),
+        ("float16", inputs(STEPS), 8 * 2**STEPS),
+        ("float16", [2.0**12] * STEPS, 1),
+    ],
+    ids=["float32 grows", "small grows", "large shrinks"],
 )
 def test_the_factor_follows_gradients_in_float16(
     fit: Any, optimizers: Any, dtype: str, inputs_: List[float], factor: float
 ) -> None:
-    """After every second update the factor is doubled, or halved where gradients come near the largest number.
+    """With every update the factor is doubled, or halved where gradients in float16 exceed the edge.
 
-    Gradients of 4096 times 8 are near 65504: the factor is halved once; times 4 they are not, and it is doubled again.
+    Gradients of 4096 times 8, 4 and 2 reach the edge of 8192: the factor is 1 after three updates, and grows and
+    shrinks after that. Where no gradient is in float16 none is too large.
     """
-    updates = STEPS if factor != 4 else STEPS // 2
+    updates = STEPS if factor != 1 else 3
     model = fit(
-        lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=2), dtype=dtype, feed=inputs_[:updates]
+        lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=1), dtype=dtype, feed=inputs_[:updates]
     )
 
     found = float(model.optimizer.loss_scaling_factor)
@@ -256,47 +259,124 @@ def test_the_factor_follows_gradients_in_float16(
     check.equal(actual=float(model.optimizer.loss_scaling_factor), expected=8, what="the factor after a reset")
 
 
+class Scaled:
+    """Four weights in float16 whose gradients an optimizer that scales losses is given: three of 1, and a large one."""
+
+    def __init__(self, tf: Any, strategy: Any, optimizers: Any, **settings: Any) -> None:
+        with strategy.scope():
+            self.small, self.large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
+            self.optimizer = optimizers.ALSOptimizer(tf.keras.optimizers.SGD(2.0**-6), **settings)
+
+        @tf.function
+        def step(captured: Any) -> None:
+            gradients = [tf.ones(3, tf.float16), tf.constant(2.0**14, tf.float16)]
+            pairs = zip(gradients, [self.small, self.large])
+            self.optimizer.apply_gradients(pairs, captured_grads=captured or None)
+
+        self.run = lambda captured: strategy.run(step, args=(captured,))
+
+    def shown(self) -> List[float]:
+        """The factor, the one before, the counted updates, and the elements below and above the edge."""
+        shown = self.optimizer
+        numbers = (shown.loss_scaling_factor, shown.previous_loss_scaling_factor, shown.update_counter)
+        return [float(number) for number in numbers] + np.asarray(shown.histogram).tolist()
+
+    def after(self, updates: int, captured: Any = None) -> List[List[float]]:
+        """The same after each of so many updates."""
+        seen = []
+        for _ in range(updates):
+            self.run(captured or {})
+            seen.append(self.shown())
+        return seen
+
+
+SHOWN = "the factor, the one before, the updates, and the elements below and above the edge, by update"
+
+
 def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimizers: Any) -> None:
     """An optimizer shows what it has counted since its factor may have changed, and a reset forgets that, too.
 
-    Three of four elements stay below the edge; the factor may change with every third update. Gradients of 1 are
-    divided by the factor of their own update, three times by 2 and then by 8.
+    Three of four elements stay below the edge, and the factor grows where at most a half reaches it. Gradients of 1
+    are divided by the factor of their own update.
     """
-    with strategy.scope():
-        small, large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
-        optimizer = optimizers.ALSOptimizer(
-            tf.keras.optimizers.SGD(2.0**-6), 2, update_frequency=3, increase_factor=4, ratio_threshold=0.5
-        )
+    device = Scaled(tf, strategy, optimizers, initial_loss_scaling_factor=2, update_frequency=3, increase_factor=4,
+                    ratio_threshold=0.5)  # fmt: skip
+    seen = device.after(2)
+    shares, moved = np.asarray(device.optimizer.normalized_histogram).tolist(), device.small.numpy().tolist()
+    device.optimizer.reset()
+    seen.append(device.shown())
 
-    @tf.function
-    def step() -> None:
-        gradients = [tf.ones(3, tf.float16), tf.constant(2.0**14, tf.float16)]
-        optimizer.apply_gradients(zip(gradients, [small, large]))
-
-    def shown() -> Any:
-        numbers = (optimizer.loss_scaling_factor, optimizer.previous_loss_scaling_factor, optimizer.update_counter)
-        return [float(number) for number in numbers] + np.asarray(optimizer.histogram).tolist()
-
-    seen = []
-    for _ in range(5):
-        strategy.run(step)
-        seen.append(shown())
-    shares, moved = np.asarray(optimizer.normalized_histogram).tolist(), small.numpy().tolist()
-    optimizer.reset()
-    seen.append(shown())
-
-    expected = [[2, 2, 1, 3, 1], [2, 2, 2, 6, 2], [8, 2, 0, 0, 0], [8, 8, 1, 3, 1], [8, 8, 2, 6, 2], [2, 2, 0, 0, 0]]
-    what = "the factor, the one before, the updates, and the elements below and above the edge, by update"
-    check.equal(actual=seen, expected=expected, what=f"{what}, and after a reset")
-    check.equal(actual=shares, expected=[0.75, 0.25], what="normalized_histogram after five updates")
-    check.equal(actual=moved, expected=[1 - 2.0**-6 * (3 / 2 + 2 / 8)] * 3, what="the small weights after five updates")
+    expected = [[2, 2, 1, 3, 1], [2, 2, 2, 6, 2], [2, 2, 0, 0, 0]]
+    check.equal(actual=seen, expected=expected, what=f"{SHOWN}, and after a reset")
+    check.equal(actual=shares, expected=[0.75, 0.25], what="normalized_histogram after two updates")
+    check.equal(actual=moved, expected=[1 - 2.0**-6 * (2 / 2)] * 3, what="the small weights after two updates")
 
 
-@pytest.mark.emulator
-def test_captured_gradients_are_refused(tf: Any, optimizers: Any) -> None:
-    """A factor that follows captured gradients only is refused: none are captured here."""
-    with check.raises(NotImplementedError, match="captured_grads_only", what="ALSOptimizer(captured_grads_only=True)"):
-        optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), captured_grads_only=True)
+def test_the_factor_changes_after_some_updates(tf: Any, strategy: Any, optimizers: Any) -> None:
+    """With a frequency of three the factor first changes with the fourth update, which counts all of them."""
+    device = Scaled(tf, strategy, optimizers, initial_loss_scaling_factor=2, update_frequency=3, ratio_threshold=0.5)
+
+    expected = [[2, 2, 1, 3, 1], [2, 2, 2, 6, 2], [2, 2, 3, 9, 3], [4, 2, 0, 0, 0], [4, 2, 1, 3, 1]]
+    check.equal(actual=device.after(5), expected=expected, what=SHOWN)
+
+
+BOUNDS = {
+    "maximum": ({"max_loss_scaling_factor": 16, "ratio_threshold": 0.5}, [2, 4, 8, 8, 8], [2, 4, 4, 4]),
+    "minimum": ({}, [2, 1, 1, 1, 1], [2, 2, 2, 2]),
+}
+"""The factors at the beginning and by update, and those before."""
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_factor_stays_within_its_bounds(tf: Any, strategy: Any, optimizers: Any, name: str) -> None:
+    """A change that would lead to the maximum, or below 1, is left out; the factor before it stays known."""
+    settings, factors, before = BOUNDS[name]
+    device = Scaled(tf, strategy, optimizers, initial_loss_scaling_factor=2, update_frequency=1, **settings)
+    seen = device.after(4)
+
+    check.equal(actual=[each[0] for each in seen], expected=factors[1:], what="loss_scaling_factor, by update")
+    check.equal(actual=[each[1] for each in seen], expected=before, what="previous_loss_scaling_factor, by update")
+    moved = [1 - 2.0**-6 * sum(1 / factor for factor in factors[:-1])] * 3
+    check.equal(actual=device.small.numpy().tolist(), expected=moved, what="the weights whose scaled gradient is 1")
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["too", "only"])
+def test_captured_gradients_are_counted(tf: Any, strategy: Any, optimizers: Any, alone: bool) -> None:
+    """Gradients of activations that an update is given are counted too, or they alone: two of six are large."""
+    device = Scaled(tf, strategy, optimizers, update_frequency=4, captured_grads_only=alone)
+    large = tf.constant([1.0, -(2.0**14), 2.0, 2.0**13], tf.float16)
+    seen = device.after(2, {"one": [large], "two": [tf.zeros(2, tf.float16), tf.fill(7, 2.0**20)]})
+
+    own = [0, 0] if alone else [3, 1]
+    counts = [[turn * (own[0] + 4), turn * (own[1] + 2)] for turn in (1, 2)]
+    check.equal(actual=[each[3:] for each in seen], expected=counts, what="the elements below and above the edge")
+
+
+def test_a_filter_takes_a_share_of_what_is_new(tf: Any, strategy: Any, optimizers: Any) -> None:
+    """With ``lpf_alpha`` a histogram keeps what it has, and takes the rest of one with the new elements."""
+    device = Scaled(tf, strategy, optimizers, update_frequency=4, lpf_alpha=0.75)
+
+    counts = [[0.75, 0.25], [1.5, 0.5], [2.25, 0.75]]
+    check.equal(actual=[each[3:] for each in device.after(3)], expected=counts, what="the histogram by update")
+
+
+REFUSED = {
+    "initial_loss_scaling_factor": 3, "increase_factor": 6, "max_loss_scaling_factor": 1000, "update_frequency": 0,
+    "ratio_threshold": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_scalings_that_cannot_work_are_refused(tf: Any, optimizers: Any, name: str) -> None:
+    """Factors are powers of two, an update frequency is positive, and a threshold lies between 0 and 1."""
+    with check.raises(ValueError, match=name, what=f"an ALSOptimizer with {name}={REFUSED[name]}"):
+        optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), **{name: REFUSED[name]})
+
+
+def test_a_factor_can_grow_once(tf: Any, optimizers: Any) -> None:
+    """A first factor that would reach the maximum when it is increased is refused."""
+    with check.raises(ValueError, match="max_loss_scaling_factor", what="a first factor of half the maximum"):
+        optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), 16, max_loss_scaling_factor=32)
 
 
 @pytest.mark.parametrize("device", ["function"], indirect=True)

@@ -250,7 +250,7 @@ def scaling(tf: Any, ipu: Any, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("factor", [1.0, 8.0])
 def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: float) -> None:
-    """Gradients of the scaled loss are scaled back before they are applied."""
+    """Gradients are computed of the scaled loss, and scaled back."""
     with strategy.scope():
         weight, opt = tf.Variable(START[0]), scaling(tf, ipu, initial_loss_scaling_factor=factor)
 
@@ -261,17 +261,19 @@ def test_a_scaled_loss_trains_alike(tf: Any, ipu: Any, strategy: Any, factor: fl
         return pairs[0][0]
 
     results = {"gradient": float(strategy.run(step)), "weight": float(weight)}
-    expected = {"gradient": 3 * factor, "weight": START[0] - RATE * 3}
-    check.equal(actual=results, expected=expected, what="the gradient of the scaled loss, and the weight")
+    expected = {"gradient": 3.0, "weight": START[0] - RATE * 3}
+    check.equal(actual=results, expected=expected, what="the gradient of the loss itself, and the weight")
 
 
-STEADY, EVERY_OTHER = [4096] * 8, [16384, 1] * 4
-FACTORS: Dict[str, Tuple[Dict[str, Any], Sequence[float], List[int]]] = {
-    "default": ({}, STEADY, [2, 4, 4, 8, 8, 4, 4, 8]),
-    "increment": ({"initial_loss_scaling_factor": 1, "increment_factor": 4}, STEADY, [1, 4, 4, 16, 16, 4, 4, 16]),
-    "maximum": ({"max_loss_scaling_factor": 4}, STEADY, [2, 4, 4, 4, 4, 4, 4, 4]),
+STEADY, EVERY_OTHER = [16384] * 8, [49152, 1] * 4
+FACTORS: Dict[str, Tuple[Dict[str, Any], Sequence[float], List[float]]] = {
+    "default": ({}, STEADY, [2, 4, 4, 2, 2, 4, 4, 2]),
+    "increase": ({"increase_factor": 4.0}, [4096] * 8, [2, 8, 8, 32, 32, 16, 16, 8]),
+    "decrease": ({"decrease_factor": 0.25}, STEADY, [2, 4, 4, 1, 1, 2, 2, 4]),
+    "maximum": ({"max_loss_scaling_factor": 8}, [1] * 8, [2, 4, 4, 4, 4, 4, 4, 4]),
+    "minimum": ({"initial_loss_scaling_factor": 1.0}, [np.inf] * 8, [1] * 8),
     "threshold": ({"ratio_threshold": 0.5}, STEADY, [2, 4, 4, 8, 8, 16, 16, 32]),
-    "infinite": ({"initial_loss_scaling_factor": 8}, [1, np.inf, 1, 1, 1, 1, np.inf, 1], [8, 4, 4, 8, 8, 16, 16, 8]),
+    "infinite": ({"initial_loss_scaling_factor": 8.0}, [1, np.inf, 1, 1, 1, 1, np.inf, 1], [8, 4, 4, 8, 8, 16, 16, 8]),
     "all updates": ({}, EVERY_OTHER, [2, 1, 1, 2, 2, 1, 1, 2]),
     "last update": (
         {"accumulate_statistics_over_update_period": False}, EVERY_OTHER, [2, 4, 4, 8, 8, 16, 16, 32],
@@ -281,12 +283,13 @@ FACTORS: Dict[str, Tuple[Dict[str, Any], Sequence[float], List[int]]] = {
 
 @pytest.mark.parametrize("name", FACTORS)
 def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any, name: str) -> None:
-    """Every two updates the factor grows, unless gradients came near the largest float16: then it shrinks.
+    """Every two updates the factor grows, unless gradients overflowed float16: then it shrinks.
 
-    The second weight's gradient comes near it from 32768 on; it has one of the four elements.
+    The second weight's gradient overflows from a loss on that is scaled above 65504; it has one of the four elements.
+    A factor stays from 1 on and below its maximum: a change that would lead there is left out.
     """
     settings, gradients, expected = FACTORS[name]
-    settings = {"initial_loss_scaling_factor": 2, "update_frequency": 2, **settings}
+    settings = {"initial_loss_scaling_factor": 2.0, "update_frequency": 2, **settings}
     with strategy.scope():
         small, large = tf.Variable(np.ones(3, np.float16)), tf.Variable(np.float16(1.0))
         opt = scaling(tf, ipu, **settings)
@@ -304,8 +307,8 @@ def test_the_scale_follows_gradients_in_float16(tf: Any, ipu: Any, strategy: Any
 
 
 SETTINGS = {
-    "initial_loss_scaling_factor": 0, "update_frequency": 0, "increment_factor": 1, "max_loss_scaling_factor": 0.5,
-    "ratio_threshold": 2,
+    "initial_loss_scaling_factor": 0, "update_frequency": 0, "increase_factor": 0, "decrease_factor": 2.0,
+    "max_loss_scaling_factor": 1, "ratio_threshold": 1.0,
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ RECURRENT = (
     "options=None, options_bwd=None"
 )
 SCALING = (
-    "opt, initial_loss_scaling_factor=1, update_frequency=8, increment_factor=2, max_loss_scaling_factor=32768, "
+    "opt, initial_loss_scaling_factor=1, update_frequency=8, increase_factor=2, max_loss_scaling_factor=32768, "
     "accumulate_statistics_over_update_period=True, ratio_threshold=1e-05, captured_grads_only=False"
 )
 STRATEGY = "ipu_device='/device:IPU:0', enable_dataset_iterators=True, enable_keras_extensions=True"
@@ -118,7 +118,10 @@ IPU: Dict[str, str] = {
     "gradient_accumulation_optimizer.GradientAccumulationOptimizerV2": f"opt, {ACCUMULATION}",
     "gradient_accumulation_optimizer.CrossReplicaGradientAccumulationOptimizerV2": f"opt, {ACCUMULATION}",
     "map_gradient_optimizer.MapGradientOptimizer": "wrapped_optimizer, gradient_mapping_function",
-    "automatic_loss_scaling_optimizer.AutomaticLossScalingOptimizer": SCALING,
+    "automatic_loss_scaling_optimizer.AutomaticLossScalingOptimizer": "wrapped_optimizer, "
+    "initial_loss_scaling_factor=1.0, update_frequency=8, increase_factor=2.0, decrease_factor=0.5, "
+    "max_loss_scaling_factor=32768, accumulate_statistics_over_update_period=True, ratio_threshold=1e-05, "
+    "name='AutomaticLossScalingOptimizer'",
 }
 KERAS: Dict[str, str] = {
     "FunctionalLayerPipelineStageAssignment": "layer, node_index, pipeline_stage=None",
@@ -132,7 +135,7 @@ KERAS: Dict[str, str] = {
     "layers.Embedding": "input_dim, output_dim, embeddings_initializer='uniform', serialization_factor=1",
     "layers.SerialDense": "units, serialization_factor, serialization_dimension",
     "losses.CTCLoss": "blank_index=0, from_logits=False",
-    "optimizers.ALSOptimizer": SCALING.replace("increment", "increase"),
+    "optimizers.ALSOptimizer": SCALING,
     "optimizers.ALSOptimizerGradientAccumulationWrapper": f"als_optimizer, {ACCUMULATION}, "
     "name='ALSOptimizerGradientAccumulationWrapper'",
     "optimizers.CrossReplicaOptimizer": "opt, name='CrossReplicaOptimizer'",

@@ -156,6 +156,5 @@ def _first_step(original: Any, logs: List[Dict[str, Any]], dtype: Any) -> Any:
 
 @patch("loss-scaling-maximum-ignored", "update", f"{OPTIM}.loss_scaling:LossScaling.__init__",
        "the factor of a loss grows above its maximum")  # fmt: skip
-def _no_maximum(original: Any, scaling: Any, *settings: Any) -> None:
-    original(scaling, *settings)
-    scaling.max_factor = 2.0**15
+def _no_maximum(original: Any, scaling: Any, settings: Any, *late: Any) -> None:
+    original(scaling, settings._replace(max_factor=2.0**15), *late)

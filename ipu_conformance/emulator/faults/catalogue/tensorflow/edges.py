@@ -32,10 +32,10 @@ def _overwrite(original: Original, accumulator: Any, key: str, gradient: Any) ->
 
 @patch("infinite-gradients-not-counted", "update", f"{OPTIM}.loss_scaling:LossScaling.adapted",
        "infinite gradients do not shrink a loss scaling")  # fmt: skip
-def _not_counted(original: Original, scaling: Any, gradients: Any) -> Any:
+def _not_counted(original: Original, scaling: Any, gradients: Any, *captured: Any) -> Any:
     tf = _tf()
     finite = [None if g is None else tf.where(tf.math.is_finite(g), g, tf.zeros_like(g)) for g in gradients]
-    return original(scaling, finite)
+    return original(scaling, finite, *captured)
 
 
 @patch("first-batches-dropped", "streams", f"{KERAS}.feeding:_without_remainder",

@@ -258,11 +258,15 @@ def _counts(original: Original, model: Any) -> Any:
 
 for _fault in (
     Fault("loss-scaling-a-step-late", "update", f"{SCALING}.__init__", "a loss scaling changes an update too late",
-          argument("update_frequency", lambda count: count + 1)),
+          argument("settings", lambda own: own._replace(update_frequency=own.update_frequency + 1))),
     Fault("loss-scaling-counts-anew", "update", f"{SCALING}.__init__", "a loss scaling counts the last update alone",
-          argument("accumulate", always(False))),
+          argument("settings", lambda own: own._replace(accumulate=False))),
     Fault("loss-scaling-threshold-ignored", "update", f"{SCALING}.__init__", "a single large gradient shrinks it",
-          argument("ratio_threshold", always(0.0))),
+          argument("settings", lambda own: own._replace(ratio_threshold=0.0))),
+    Fault("loss-scaling-captured-ignored", "update", f"{SCALING}.adapted", "captured gradients are not counted",
+          argument("captured", always(None))),
+    Fault("loss-scaling-filter-ignored", "update", f"{SCALING}.__init__", "a histogram takes all of what is new",
+          argument("settings", lambda own: own._replace(lpf_alpha=0.0))),
     Fault("epsilon-of-adam-tenfold", "update", f"{ADDONS}:AdamIpuOptimizer.__init__", "Adam's epsilon is ten times as "
           "large", argument("epsilon", lambda epsilon: 10 * epsilon)),
     Fault("recurrence-always-with-sigmoid-gates", "numerics", f"{SEQUENCES}:_Recurrent.__init__",
