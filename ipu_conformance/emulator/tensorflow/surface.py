@@ -49,9 +49,6 @@ def lazy(
     return find, lambda: sorted({*vars(sys.modules[package]), *places, *members})
 
 
-CAPTURING = "gradients of activations are not captured"
-
-
 class UnavailableError(ConformanceError, NotImplementedError):
     """A program asked for something that only the vendor's SDK can do."""
 
@@ -77,6 +74,8 @@ def unavailable_class(
     def refuse(cls: Type[Any], *args: Any, **kwargs: Any) -> Any:
         raise UnavailableError(_refusal(name, why))
 
+    if parameters is not None:
+        refuse.__signature__ = signature_of(f"cls, {parameters}")  # type: ignore[attr-defined]
     members: Dict[str, Any] = {"__new__": refuse, "__doc__": f"Refuses to be made: {why}."}
     for method, own in {**({} if parameters is None else {"__init__": parameters}), **(methods or {})}.items():
         members[method] = unavailable_function(f"{name}.{method}", why, f"self, {own}" if own else "self")

@@ -14,7 +14,7 @@ from ipu_conformance.emulator.tensorflow.keras.extension import (
     ModelExtension,
     SequentialExtension,
 )
-from ipu_conformance.emulator.tensorflow.run import strategy
+from ipu_conformance.emulator.tensorflow.run import gradient_capture, strategy
 
 DONE = "_ipu_conformance_changed"
 _EXTENDED: Dict[Type[Any], Type[Any]] = {}
@@ -42,6 +42,8 @@ def install() -> None:
     adapters.get_data_handler = functools.partial(feeding.handle, adapters.get_data_handler)
     scaling: Any = library.module("mixed_precision.loss_scale_optimizer")
     scaling.strategy_supports_loss_scaling = _or_ipus(scaling.strategy_supports_loss_scaling)
+    for optimizer in library.optimizer_classes():
+        optimizer.minimize = gradient_capture.minimizing(optimizer.minimize)
     recurrent: Any = library.module("layers.rnn.gru_lstm_utils")
     recurrent.function_register = _for_gpus(recurrent.function_register)
 

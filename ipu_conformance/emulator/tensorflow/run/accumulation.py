@@ -65,6 +65,11 @@ def _capturing_apply(optimizer: Any) -> Callable[..., Any]:
     def apply_gradients(grads_and_vars: Any, *arguments: Any, **settings: Any) -> Any:
         if _capture.into is None:
             return type(optimizer).apply_gradients(optimizer, grads_and_vars, *arguments, **settings)
+        if settings.get("captured_grads"):
+            raise NotImplementedError(
+                "Gradients of activations are captured on one replica without accumulation only: leave the layers that "
+                "capture them out."
+            )
         _capture.into += [Gradient(optimizer, value, variable) for value, variable in grads_and_vars]
         return optimizer.iterations
 

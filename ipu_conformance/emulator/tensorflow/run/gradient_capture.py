@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow as tf
 
@@ -30,7 +33,9 @@ class GradientCaptureContext:
         self._captured: Optional[Dict[str, List[Any]]] = None
 
     def __enter__(self) -> Any:
-        _open.frames.append((id(self), {}))
+        # Keras enters a tape again to transform its loss.
+        if all(owner != id(self) for owner, _ in _open.frames):
+            _open.frames.append((id(self), {}))
         return self
 
     def __exit__(self, typ: Any, value: Any, traceback: Any) -> None:
@@ -108,3 +113,38 @@ def _keep(tag: str, gradients: List[Any]) -> None:
             f"A gradient with the tag {tag!r} has been captured already: give every mark a tag of its own."
         )
     kept[tag] = gradients
+
+
+def minimizing(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A Keras optimizer's ``minimize`` that hands over what was captured, where ``apply_gradients`` takes it.
+
+    A tape that captures has the gradients; under any other a scope of its own has.
+    """
+
+    @functools.wraps(own)
+    def minimize(optimizer: Any, *arguments: Any, **settings: Any) -> Any:
+        tapes = [value for value in (*arguments, *settings.values()) if isinstance(value, GradientCaptureTape)]
+        scope: Any = contextlib.nullcontext(tapes[0]) if tapes else GradientCaptureContext()
+        with scope as kept, _handing(optimizer, kept):
+            return own(optimizer, *arguments, **settings)
+
+    return minimize
+
+
+@contextlib.contextmanager
+def _handing(optimizer: Any, kept: Any) -> Iterator[None]:
+    apply, before = optimizer.apply_gradients, optimizer.__dict__.get("apply_gradients")
+    takes = "captured_grads" in inspect.signature(type(optimizer).apply_gradients).parameters
+
+    def apply_gradients(*arguments: Any, **settings: Any) -> Any:
+        captured = kept.captured_gradients
+        given = {"captured_grads": captured} if takes and captured else {}
+        return apply(*arguments, **settings, **given)
+
+    object.__setattr__(optimizer, "apply_gradients", apply_gradients)
+    try:
+        yield
+    finally:
+        object.__delattr__(optimizer, "apply_gradients")
+        if before is not None:
+            object.__setattr__(optimizer, "apply_gradients", before)

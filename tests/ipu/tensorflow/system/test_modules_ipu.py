@@ -106,9 +106,9 @@ KERAS_NAMES = {
     "FunctionalNestedModelPipelineStageAssignment ModelExtension ModelLayerPipelineStageAssignment "
     "NestedModelPipelineStageAssignment PipelineStage ReplicatedMetricReductionMethod SequentialExtension "
     "SequentialLayerPipelineStageAssignment SequentialNestedModelPipelineStageAssignment",
-    ".layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer Dropout EffectiveTransformer Embedding "
-    "GRU GroupNorm GroupNormalization InstanceNorm InstanceNormalization LSTM LayerNorm LayerNormalization PopnnGRU "
-    "PopnnLSTM RecomputationCheckpoint SerialDense",
+    ".layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer CaptureActivationGradients "
+    "CaptureUpstreamGradients Dropout EffectiveTransformer Embedding GRU GroupNorm GroupNormalization InstanceNorm "
+    "InstanceNormalization LSTM LayerNorm LayerNormalization PopnnGRU PopnnLSTM RecomputationCheckpoint SerialDense",
     ".losses": "CTCLoss",
     ".optimizers": "ALSOptimizer ALSOptimizerGradientAccumulationWrapper CrossReplicaOptimizer "
     "GradientAccumulationOptimizer IpuOptimizer MapGradientOptimizer",

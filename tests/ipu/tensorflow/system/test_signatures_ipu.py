@@ -132,6 +132,9 @@ KERAS: Dict[str, str] = {
     "layers.CTCInferenceLayer": "blank_index=0, beam_width=100, top_paths=1",
     "layers.CTCPredictionsLayer": "blank_index=0, beam_width=100, top_paths=1",
     "layers.Dropout": "rate=0.5, noise_shape=None, seed=None",
+    "layers.EffectiveTransformer": "output_layer_size, max_batch_size, use_scale=False, num_attention_heads=1, "
+    "attention_head_size=1, sequences_per_iter=1, qkv_activation=None, attention_dropout_prob=None, "
+    "output_activation=None, output_dropout_prob=None, layer_norm_output=True",
     "layers.Embedding": "input_dim, output_dim, embeddings_initializer='uniform', serialization_factor=1",
     "layers.SerialDense": "units, serialization_factor, serialization_dimension",
     "losses.CTCLoss": "blank_index=0, from_logits=False",

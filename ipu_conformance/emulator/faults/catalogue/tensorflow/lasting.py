@@ -116,6 +116,21 @@ def _last_factor(original: Original, scaling: Any, gradient: Any, factor: Any) -
     return original(scaling, gradient, scaling.previous.read_value())
 
 
+@patch("activations-captured-behind", "update", "tensorflow.layers.capturing:_marked",
+       "gradients of activations are captured behind them")  # fmt: skip
+def _behind(original: Original, activation: Any, tag: str) -> Any:
+    from ipu_conformance.emulator.tensorflow.layers import capturing
+
+    function = capturing._activations.deserialize(activation)
+    return lambda inputs: capturing.capture_upstream_gradients(function(inputs), tag=tag)
+
+
+@patch("captured-gradients-not-handed", "update", "tensorflow.run.gradient_capture:_handing",
+       "an optimizer is not handed what was captured")  # fmt: skip
+def _not_handed(original: Original, optimizer: Any, kept: Any) -> Any:
+    return contextlib.nullcontext()
+
+
 @patch("excluded-names-from-their-start", "update", f"{ADDONS}:_matches",
        "an expression excludes variables whose name begins with it")  # fmt: skip
 def _from_start(original: Original, patterns: Any, variable: Any) -> bool:

@@ -44,5 +44,12 @@ __all__ = [
 ]
 
 EffectiveTransformer = _unavailable_class(
-    "EffectiveTransformer", "its attention over packed sequences is one operation of the vendor's library"
+    "EffectiveTransformer",
+    "its attention cuts batches at run time by the lengths of sequences",
+    "output_layer_size, max_batch_size, use_scale=False, num_attention_heads=1, attention_head_size=1, "
+    "sequences_per_iter=1, qkv_activation=None, attention_dropout_prob=None, output_activation=None, "
+    "output_dropout_prob=None, layer_norm_output=True, embedding_initializer='glorot_uniform', "
+    "embedding_bias_initializer='zeros', output_initializer='glorot_uniform', output_bias_initializer='zeros', "
+    "**kwargs",
+    {"build": "input_shapes", "call": "inputs, training=True", "get_config": ""},
 )
