@@ -235,7 +235,7 @@ def _following(own: Callable[..., None]) -> Callable[..., None]:
     def extend(self: Any) -> None:
         waiting = getattr(self._graph, "_ipu_waiting", None)
         if waiting is not None:
-            waiting.follow(self._graph)
+            waiting.follow(self)
         own(self)
 
     return extend

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from tensorflow.python.framework import device_spec, func_graph, ops
@@ -67,24 +67,25 @@ def _in_graph(computation: Callable[..., Any], inputs: List[Any]) -> Any:
         folders.write(describe() if describe else _described(computation, built_program, built_program.ipus))
     with tf.control_dependencies([ran]):
         returned = [tf.identity(result) for result in results] if results else [tf.no_op()]
-    deferred.note(_again(built_program, flat, outer), returned)
+    deferred.note(*_again(built_program, flat, outer), returned)
     return _packed(returned, built.structure) if results else returned[0]
 
 
-def _again(program: GraphProgram, flat: List[Any], device: str) -> deferred.Build:
-    """Builds a program for the IPUs that its device has by then, where and as it was built first."""
-    scopes = graph_context.GraphContext()
+def _again(program: GraphProgram, flat: List[Any], device: str) -> Tuple[deferred.Build, Callable[[], bool]]:
+    """Builds a program for the IPUs that its device has by then, where and as it was built first; and if it is due."""
+    scopes, number = graph_context.GraphContext(), _ordinal(device)
+
+    def changed() -> bool:
+        counts = system.devices()
+        return number < len(counts) and counts[number] != program.ipus
 
     def build() -> Any:
-        counts, number = system.devices(), _ordinal(device)
-        if number >= len(counts) or counts[number] == program.ipus:
-            return None
-        program.ipus = counts[number]
+        program.ipus = system.devices()[number]
         with scopes.entered(), tf.device(device or None):
             ran, *results = program(flat)
         return ran, results
 
-    return build
+    return build, changed
 
 
 def _described(computation: Callable[..., Any], program: GraphProgram, ipus: int) -> folders.Program:

@@ -51,6 +51,15 @@ UNKNOWN_ATTRIBUTE = refuse(
     sentence=_unknown,
 )
 
+# A configuration after a run
+
+CONFIGURED_AFTER_A_RUN = refuse(
+    "tensorflow.configured-after-a-run",
+    when=lambda ran, changed: ran and changed,
+    error=RuntimeError,
+    sentence="The IPUs were configured otherwise after this session had run its graph: open another session.",
+)
+
 # The selection of IPUs
 
 TWO_SELECTIONS = refuse(

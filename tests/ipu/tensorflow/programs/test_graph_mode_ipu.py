@@ -265,3 +265,65 @@ def test_a_graph_may_be_built_under_another_configuration(tf: Any, ipu: Any, con
     """The replicas of a program are not those of the configuration in force when it was built."""
     configure(before)
     _configured_after_building(tf, ipu, configure)
+
+
+class Steps:
+    """A graph of a program that takes one step on the mean of as many elements as there are replicas."""
+
+    def __init__(self, tf: Any, ipu: Any, rows: Any) -> None:
+        self.v1 = tf.compat.v1
+        with tf.Graph().as_default() as self.graph:
+            queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows))
+            out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+            def body(x: Any) -> Any:
+                weight = self.v1.get_variable("weight", initializer=1.0, use_resource=True)
+                mean = ipu.optimizers.CrossReplicaOptimizer(self.v1.train.GradientDescentOptimizer(0.5))
+                return out.enqueue(x), mean.minimize(weight * x, var_list=[weight])
+
+            with ipu.scopes.ipu_scope("/device:IPU:0"):
+                self.go = ipu.ipu_compiler.compile(lambda: ipu.loops.repeat(3, body, infeed_queue=queue))
+            self.taken, self.begin = out.dequeue(), [self.v1.global_variables_initializer(), queue.initializer]
+            self.weight = self.v1.global_variables()[0]
+
+    def session(self) -> Any:
+        """A new session that is ready to run."""
+        session = self.v1.Session(graph=self.graph)
+        session.run(self.begin)
+        return session
+
+    def run(self, session: Any) -> Any:
+        """The elements by iteration and replica, and the weight."""
+        session.run(self.go)
+        return session.run(self.taken), session.run(self.weight)
+
+
+@pytest.mark.ipus(8)
+@pytest.mark.parametrize("before", [1, 2, 8])
+def test_a_graph_that_has_run_is_compiled_again(tf: Any, ipu: Any, configure: Any, before: int) -> None:
+    """A session under another configuration runs the graph on the replicas of that one."""
+    rows = samples(24)
+    configure(before)
+    steps = Steps(tf, ipu, rows)
+    with steps.session() as session:
+        steps.run(session)
+    configure(4)
+    with steps.session() as session:
+        outfed, weight = steps.run(session)
+
+    expected = rows[:12].reshape(3, 4)
+    check.identical(actual=outfed, expected=expected, what="the elements by iteration and replica")
+    moved = np.float32(1 - 0.5 * expected.astype(np.float64).mean(axis=1).sum())
+    check.identical(actual=weight, expected=moved, what="the weight after three steps of means over replicas")
+
+
+@pytest.mark.emulator
+def test_a_session_that_has_run_is_not_compiled_again(tf: Any, ipu: Any, configure: Any) -> None:
+    """A session that has run its graph would run it as it was: it is refused where the IPUs are others."""
+    configure(2)
+    steps = Steps(tf, ipu, samples(24))
+    with steps.session() as session:
+        steps.run(session)
+        configure(4)
+        with check.raises(RuntimeError, match="another session", what="a run after another configuration"):
+            steps.run(session)

@@ -33,8 +33,9 @@ def _all_the_first(tensors: Any) -> Any:
 
 for _name, _area, _function, _what, _wrong in (
     # Replicas
-    ("graph-keeps-its-replicas", "plan", f"{COMPILE}.deferred:_Program.rebuild",
-     "a program has the replicas of the configuration that it was built under", always(None)),
+    ("graph-keeps-its-replicas", "plan", f"{COMPILE}.compiler:_again",
+     "a graph keeps the replicas of the configuration that it was built under",
+     result(lambda again: (again[0], lambda: False))),
     ("infeed-fifth-replica-unfed", "streams", f"{RUN}.infeed:IPUInfeedQueue._elements",
      "replicas from the fifth on take what the fourth does", result(_few)),
     ("collective-fifth-replica-lost", "reduce", f"{COLLECTIVES}:_added", "means leave out replicas from the fifth on",

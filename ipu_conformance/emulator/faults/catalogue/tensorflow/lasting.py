@@ -119,16 +119,24 @@ def _last_factor(original: Original, scaling: Any, gradient: Any, factor: Any) -
 @patch("activations-captured-behind", "update", "tensorflow.layers.capturing:_marked",
        "gradients of activations are captured behind them")  # fmt: skip
 def _behind(original: Original, activation: Any, tag: str) -> Any:
-    from ipu_conformance.emulator.tensorflow.layers import capturing
+    from ipu_conformance.emulator.tensorflow.run.gradient_capture import capture_upstream_gradients
 
-    function = capturing._activations.deserialize(activation)
-    return lambda inputs: capturing.capture_upstream_gradients(function(inputs), tag=tag)
+    function = _tf().keras.activations.deserialize(activation)
+    return lambda inputs: capture_upstream_gradients(function(inputs), tag=tag)
 
 
 @patch("captured-gradients-not-handed", "update", "tensorflow.run.gradient_capture:_handing",
        "an optimizer is not handed what was captured")  # fmt: skip
 def _not_handed(original: Original, optimizer: Any, kept: Any) -> Any:
     return contextlib.nullcontext()
+
+
+@patch("graph-keeps-its-first-ipus", "plan", "tensorflow.compile.deferred:_Waiting.follow",
+       "a graph that a session has run is not compiled again for other IPUs")  # fmt: skip
+def _first_ipus(original: Original, waiting: Any, session: Any) -> None:
+    if not hasattr(waiting, "followed"):
+        original(waiting, session)
+        waiting.followed = bool(waiting.programs)
 
 
 @patch("excluded-names-from-their-start", "update", f"{ADDONS}:_matches",
