@@ -120,9 +120,15 @@ class SequentialNestedModelPipelineStageAssignment(NestedModelPipelineStageAssig
         super().__init__(nested_model, 0, pipeline_stage_assignments)
 
 
-def copied(one: Any) -> Any:
-    """An assignment that nobody else can change."""
-    return type(one)(one.layer, one.pipeline_stage)
+def of_sequential(model: Any, assigned: Optional[Sequence[Any]]) -> List[Any]:
+    """The assignment of every layer of a chain; that of a model of inputs and outputs holds the ones inside."""
+    found: List[Any] = []
+    for layer, stage in zip(model.layers, assigned or [None] * len(model.layers)):
+        if getattr(layer, "_is_graph_network", False):
+            found.append(SequentialNestedModelPipelineStageAssignment(layer, _within(layer, stage)))
+        else:
+            found.append(SequentialLayerPipelineStageAssignment(layer, stage))
+    return found
 
 
 def of_functional(model: Any, kind: Any = FunctionalLayerPipelineStageAssignment) -> List[Any]:
@@ -134,11 +140,17 @@ def _of_call(call: partition.Call, kind: Any, stage: Union[None, int, stages.Nes
     nested = kind is FunctionalLayerPipelineStageAssignment and getattr(call.layer, "_is_graph_network", False)
     if not nested:
         return kind(call.layer, call.node_index, stage)
+    return FunctionalNestedModelPipelineStageAssignment(call.layer, call.node_index, _within(call.layer, stage))
+
+
+def _within(model: Any, stage: Union[None, int, stages.Nested]) -> List[Any]:
+    """The assignments of what a model calls, whose own stages are the beginning."""
     inside = []
-    for one in partition.functional_calls(call.layer):
+    for one in partition.functional_calls(model):
         own = stage.get((id(one.layer), one.node_index)) if isinstance(stage, dict) else stage
-        inside.append(_of_call(one, kind, (one.nested or one.stage) if stage is None else own))
-    return FunctionalNestedModelPipelineStageAssignment(call.layer, call.node_index, inside)
+        stage_ = (one.nested or one.stage) if stage is None else own
+        inside.append(_of_call(one, FunctionalLayerPipelineStageAssignment, stage_))
+    return inside
 
 
 def _inside(one: Any) -> Union[None, int, stages.Nested]:
@@ -177,29 +189,31 @@ def reset_functional(model: Any) -> None:
         stages.assign(call.node, None)
 
 
-def checked_sequential(model: Any, given: Any) -> List[int]:
+def checked_sequential(model: Any, given: Any) -> List[Any]:
     """The stages of a chain of layers: as many integers as layers, ascending from 0, or assignments of all layers."""
     kinds = {type(one) for one in given} if isinstance(given, list) else {type(given)}
     refusals.ASSIGNMENT(
-        fits=kinds in (set(), {int}, {SequentialLayerPipelineStageAssignment}),
+        fits=kinds <= {int} or kinds <= set(_OF_CHAINS),
         wanted="a list of integers, or of SequentialLayerPipelineStageAssignment, one for each layer",
     )
     refusals.ASSIGNMENT_SIZE(size=len(given), number=len(model.layers), what="layers")
     stage_of = [_stage_of(one, layer) for one, layer in zip(given, model.layers)]
     partition.check(partition.sequential_calls(model, stage_of))
-    return [stage for stage in stage_of if stage is not None]
+    return stage_of
 
 
-def _stage_of(one: Any, layer: Any) -> Optional[int]:
+_OF_CHAINS = (SequentialLayerPipelineStageAssignment, SequentialNestedModelPipelineStageAssignment)
+
+
+def _stage_of(one: Any, layer: Any) -> Any:
     if isinstance(one, int):
         return one
-    if one.layer is not layer:
+    if one._layer is not layer:
         raise ValueError(
-            f"The provided `pipeline_stage_assignment` assigns {one.layer.name} in the place of {layer.name}: keep the "
-            "order of the layers."
+            f"The provided `pipeline_stage_assignment` assigns {one._layer.name} in the place of {layer.name}: keep "
+            "the order of the layers."
         )
-    stage: Optional[int] = one.pipeline_stage
-    return stage
+    return _inside(one)
 
 
 def summary(model: Any, calls: Sequence[partition.Call], line_length: Optional[int], print_fn: Any) -> None:

@@ -36,8 +36,7 @@ class State:
         self.asynchronous = False
         self.infeed: Dict[str, Any] = {}
         self.outfeed: Dict[str, Any] = {}
-        self.stages: Optional[List[int]] = None
-        self.assigned: List[Any] = []
+        self.stages: Optional[List[Any]] = None
         self.network: Any = None
         self.losses: Optional[List[Any]] = None
         self.keys: Dict[str, Any] = {}
@@ -403,27 +402,21 @@ class SequentialExtension(ModelExtension):
 
     def get_pipeline_stage_assignment(self) -> List[Any]:
         """An assignment of every layer, without a stage where none was set."""
-        unassigned = (assignment.SequentialLayerPipelineStageAssignment(layer) for layer in self.layers)  # type: ignore[attr-defined]
-        return [assignment.copied(one) for one in self._ipu.assigned or unassigned]
+        return assignment.of_sequential(self, self._ipu.stages)
 
     def set_pipeline_stage_assignment(self, pipeline_stage_assignment: List[Any]) -> None:
-        """Set the stage of every layer: integers, or one SequentialLayerPipelineStageAssignment for each."""
+        """Set the stage of every layer: integers, or an assignment for each."""
         self._ipu.stages = assignment.checked_sequential(self, pipeline_stage_assignment)
-        self._ipu.assigned = [
-            assignment.SequentialLayerPipelineStageAssignment(layer, stage)
-            for layer, stage in zip(self.layers, self._ipu.stages)  # type: ignore[attr-defined]
-        ]
 
     def reset_pipeline_stage_assignment(self) -> None:
         """Take back all stages: the model is not pipelined any more."""
         self._ipu.stages = None
-        self._ipu.assigned = []
 
     def _ipu_saved_stages(self) -> Any:
-        return self._ipu.stages
+        return saving.stages_of_chain(self, self._ipu.stages)
 
     def _ipu_restore_stages(self, listed: Any) -> None:
-        self.set_pipeline_stage_assignment(list(listed))
+        self._ipu.stages = saving.read_chain(self, listed)
 
     def _ipu_network(self) -> Any:
         return self

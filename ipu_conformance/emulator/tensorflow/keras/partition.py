@@ -78,12 +78,12 @@ def opened(calls: Sequence[Call], within: str = "") -> List[Call]:
         if call.nested is None:
             made.append(call)
             continue
-        if any(value is not None for value in call.node.call_kwargs.values()):
+        if call.node is not None and any(value is not None for value in call.node.call_kwargs.values()):
             raise ValueError(
                 f"{call.name} lies in several pipeline stages and is called with {sorted(call.node.call_kwargs)}: call "
                 "it with its inputs only."
             )
-        place = f"{within}{id(call.node)}/"
+        place = f"{within}{id(call.node or call.layer)}/"
         known = dict(zip((str(id(tensor)) for tensor in call.layer.inputs), call.inputs))
         known.update(zip((str(id(tensor)) for tensor in call.layer.outputs), call.outputs))
         inner = []
@@ -102,13 +102,15 @@ def opened(calls: Sequence[Call], within: str = "") -> List[Call]:
     return made
 
 
-def sequential_calls(model: Any, assigned: Optional[Sequence[Optional[int]]]) -> List[Call]:
-    """The calls of a chain of layers."""
+def sequential_calls(model: Any, assigned: Optional[Sequence[Any]]) -> List[Call]:
+    """The calls of a chain of layers; a model in it that lies in several stages is replaced by what it calls."""
     calls = []
     for number, layer in enumerate(model.layers):
         stage = None if assigned is None else assigned[number]
-        calls.append(Call(layer, 0, (_link(number),), (_link(number + 1),), stage))
-    return calls
+        inside = stage if isinstance(stage, dict) else None
+        one = None if inside is not None else stage
+        calls.append(Call(layer, 0, (_link(number),), (_link(number + 1),), one, nested=inside))
+    return opened(calls)
 
 
 def _link(number: int) -> str:
@@ -138,12 +140,12 @@ class KerasStages:
         self.training = phase == "train"
         self.phase = phase
         self.calls = [[call for call in calls if call.stage == stage] for stage in range(self.number)]
-        self.functional = calls[0].node is not None
+        self.functional = calls[0].inputs != (_link(0),)
         if self.functional:
             self.inputs = [str(id(tensor)) for tensor in network.inputs]
             self.outputs = [str(id(tensor)) for tensor in network.outputs]
         else:
-            self.inputs, self.outputs = [_link(0)], [calls[-1].outputs[0]]
+            self.inputs, self.outputs = [_link(0)], [_link(len(model.layers))]
         self.needed = self._needed_after()
         self.regularised = any(layer.losses or _has_activity(layer) for own in self.calls for layer in _layers(own))
 

@@ -79,6 +79,16 @@ def _written(layer: Any, stage: Any) -> Any:
     ]
 
 
+def stages_of_chain(model: Any, assigned: Optional[Sequence[Any]]) -> Optional[List[Any]]:
+    """The stage of every layer of a chain; of models in it, their calls."""
+    return None if assigned is None else [_written(layer, stage) for layer, stage in zip(model.layers, assigned)]
+
+
+def read_chain(model: Any, listed: Sequence[Any]) -> List[Any]:
+    """What ``stages_of_chain`` was given."""
+    return [_inside(layer, stage) for layer, stage in zip(model.layers, listed)]
+
+
 def restore_stages(model: Any, listed: Sequence[Any]) -> None:
     """Set the stages that ``stages_of`` has given."""
     for call, stage in zip(partition.functional_calls(model), _read(model, listed)):
@@ -92,12 +102,16 @@ def _read(model: Any, listed: Sequence[Any]) -> List[Any]:
         waiting.setdefault(name, []).append(stage)
     found = []
     for call in partition.functional_calls(model):
-        stage = waiting[call.layer.name].pop(0)
-        if isinstance(stage, (list, tuple)):
-            inside = zip(partition.functional_calls(call.layer), _read(call.layer, stage))
-            stage = {(id(one.layer), one.node_index): own for one, own in inside}
-        found.append(stage)
+        found.append(_inside(call.layer, waiting[call.layer.name].pop(0)))
     return found
+
+
+def _inside(layer: Any, stage: Any) -> Any:
+    """A stage, or those of the calls of a model by call."""
+    if not isinstance(stage, (list, tuple)):
+        return stage
+    inside = zip(partition.functional_calls(layer), _read(layer, stage))
+    return {(id(one.layer), one.node_index): own for one, own in inside}
 
 
 def install() -> None:

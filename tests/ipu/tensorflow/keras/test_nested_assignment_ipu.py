@@ -39,8 +39,10 @@ class Nested:
         return self.tf.keras.Model(inputs, layers[1](layers[0](inputs)))
 
     def outer(self, kind: str, calls: int = 1) -> Any:
-        """A model of a layer, the inner model, which may be called again, and a layer."""
-        inner = self.inner(kind)
+        """A model of a layer, the inner model, which may be called again, and a layer; or such a chain."""
+        inner = self.inner(kind.replace("chained ", ""))
+        if kind.startswith("chained"):
+            return self.tf.keras.Sequential([self.tf.keras.Input((1,)), self.layer(1.0), inner, self.layer(1.0)])
         inputs = self.tf.keras.Input((1,))
         value = self.layer(1.0)(inputs)
         for _ in range(calls):
@@ -110,11 +112,32 @@ def test_a_nested_model_has_stages_inside(nested: Nested, strategy: Any, kind: s
     check.equal(actual=assignments[1].nested_model, expected=model.layers[2], what="the nested_model")
 
 
-@pytest.mark.parametrize("kind", ["functional", "sequential"])
+@pytest.mark.parametrize("kind", ["functional", "sequential", "chained functional", "chained sequential"])
 @pytest.mark.parametrize("stages", [[0, [0, 1], 1], [0, [1, 1], 1], [0, 1, 1]], ids=str)
 def test_a_nested_model_is_cut_inside(nested: Nested, kind: str, stages: List[Any]) -> None:
     """A pipeline that cuts a nested model trains all of its layers."""
     nested.check_trained(kind, stages, (0, 1))
+
+
+@pytest.mark.parametrize("kind", ["functional", "sequential"])
+def test_a_chain_has_assignments_of_models(tf: Any, nested: Nested, strategy: Any, kind: str) -> None:
+    """In a chain a model has an assignment for each layer inside, and a copy of the chain has the same stages."""
+    with strategy.scope():
+        model = nested.outer(f"chained {kind}")
+        assign(model, [0, [0, 1], 1])
+        copy = type(model).from_config(model.get_config())
+
+    inner = importlib.import_module("keras.ipu").SequentialNestedModelPipelineStageAssignment
+    for chain in (model, copy):
+        assignments = chain.get_pipeline_stage_assignment()
+        found = [(isinstance(one, inner), one.is_nested_model) for one in assignments]
+        expected = [(False, False), (True, True), (False, False)]
+        check.equal(actual=found, expected=expected, what="the type and is_nested_model of each assignment")
+        check.equal(actual=assignments[1].nested_model, expected=chain.layers[1], what="the nested_model")
+        inside = stages_of(assignments[1].pipeline_stage_assignments)
+        check.equal(actual=inside, expected=[0, 1], what="the stages inside the nested model")
+        around = stages_of([assignments[0], assignments[2]])
+        check.equal(actual=around, expected=[0, 1], what="the stages around it")
 
 
 def test_each_call_has_stages_of_its_own(nested: Nested) -> None:

@@ -139,6 +139,13 @@ def _first_ipus(original: Original, waiting: Any, session: Any) -> None:
         waiting.followed = bool(waiting.programs)
 
 
+@patch("chained-models-in-one-stage", "plan", f"{KERAS}.assignment:_stage_of",
+       "a model in a chain lies in the stage of its first layer")  # fmt: skip
+def _one_stage(original: Original, *arguments: Any) -> Any:
+    stage = original(*arguments)
+    return next(iter(stage.values())) if isinstance(stage, dict) else stage
+
+
 @patch("excluded-names-from-their-start", "update", f"{ADDONS}:_matches",
        "an expression excludes variables whose name begins with it")  # fmt: skip
 def _from_start(original: Original, patterns: Any, variable: Any) -> bool:
