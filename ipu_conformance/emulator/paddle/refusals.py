@@ -170,6 +170,13 @@ OPEN_DIMENSION = refuse(
     sentence="The feed {name} has the shape {shape} after micro_batch_size took the place of a leading -1: shapes are "
     "fixed when a program is compiled, so declare every other dimension with its length",
 )
+LOSS_SHAPE = refuse(
+    "paddle.loss-shape",
+    when=lambda name, shape: any(length != 1 for length in shape),
+    error=PopartError,
+    sentence="Gradients begin at {name}, which has the shape {shape}: PopART takes a loss of one element; reduce it "
+    "with identity_loss(x, 'mean') or 'sum'",
+)
 PREDICTOR_TRAINS = refuse(
     "paddle.predictor-trains",
     when=lambda training: training,

@@ -98,7 +98,9 @@ TAILS = ("reduce_sum", "reduce_mean")
 def find_loss(ops: List[Any], *, dynamic: bool = False) -> str:
     """The variable at which the gradients begin: the output of ``identity_loss``, or of the op with the loss' role.
 
-    A dynamic model minimizes nothing: there a loss is marked, or is one of LOSSES whose result no op reads.
+    A mark counts more than what is minimized: an IPU build meets the folded optimizer first, and every mark after it
+    (``ipu_compiler.cc``). A dynamic model minimizes nothing: there a loss is marked, or is one of LOSSES whose result
+    no op reads.
     """
     marked = [op.output("Out")[0] for op in ops if op.type == "identity_loss"]
     if not marked and dynamic:

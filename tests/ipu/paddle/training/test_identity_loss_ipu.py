@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Callable, Union
 
 import numpy as np
 import pytest
@@ -15,12 +15,19 @@ from ..regression import FEEDS, RATE, REDUCTIONS, START, float32, samples, step,
 SIZE = 4
 
 
-def reducing(paddle: Any, reduction: Union[int, str], optimizer: Any = None, **options: Any) -> Device:
-    """The exact model with a loss that identity_loss reduces, compiled."""
+def reducing(
+    paddle: Any,
+    reduction: Union[int, str],
+    optimizer: Any = None,
+    *,
+    after: Callable[[Any], Any] = lambda loss: loss,
+    **options: Any,
+) -> Device:
+    """The exact model with a loss that identity_loss reduces, and what follows it, compiled."""
     x, y = (paddle.static.data(name, [SIZE, 2], "float32") for name in FEEDS)
     start = paddle.nn.initializer.Assign(START.astype(np.float32))
     weight = paddle.create_parameter([2], "float32", name="w", default_initializer=start)
-    loss = paddle.incubate.identity_loss(paddle.square(x * weight - y), reduction)
+    loss = after(paddle.incubate.identity_loss(paddle.square(x * weight - y), reduction))
     if optimizer is not None:
         optimizer.minimize(loss)
     started(paddle)
@@ -54,6 +61,30 @@ def test_training_follows_the_reduced_loss(paddle: Any, static: Any, reduction: 
     device.sync()
 
     check.identical(actual=device.value("w"), expected=float32(weight), what="the weight")
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_gradients_begin_at_the_mark(paddle: Any, static: Any, reduction: str) -> None:
+    """What is computed from a marked loss, and minimized, trains nothing more (``ipu_compiler.cc``)."""
+    rate = RATE if reduction == "mean" else RATE / 8
+    device = reducing(paddle, reduction, paddle.optimizer.SGD(rate), after=lambda loss: loss * 3.0)
+    x, y = samples(SIZE), targets(SIZE)
+    wanted = step(START, x, y, rate=rate, reduction=reduction)
+    (got,) = device.run(x, y)
+    device.sync()
+
+    check.identical(actual=got, expected=float32(3.0 * wanted.loss), what="three times the loss")
+    check.identical(actual=device.value("w"), expected=float32(wanted.weight), what="the weight")
+
+
+@pytest.mark.emulator
+def test_a_marked_loss_of_several_elements_is_refused(paddle: Any, static: Any) -> None:
+    """A mean behind the mark does not help: gradients begin at the mark, and PopART's final loss is a scalar.
+
+    Its sources fill in one number there, whatever the shape, and no document says that it looks.
+    """
+    with check.raises(RuntimeError, match="one element", what="a mark without a reduction before a mean"):
+        reducing(paddle, "none", paddle.optimizer.SGD(RATE), after=paddle.mean)
 
 
 @pytest.mark.parametrize("batches", [3, 5])

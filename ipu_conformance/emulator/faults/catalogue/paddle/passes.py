@@ -102,6 +102,8 @@ for _name, _place, _what, _wrong in (
      result(_zeros)),
     ("paddle-loss-is-the-first-op", f"{FOLDING}:find_loss", "the first output of the program is taken for its loss",
      lambda original, ops, **words: str(ops[0].output_arg_names[0])),
+    ("paddle-mark-of-the-loss-ignored", f"{FOLDING}:find_loss", "gradients begin at what is minimized, marked or not",
+     lambda original, ops, **words: original([op for op in ops if op.type != "identity_loss"], **words)),
     ("paddle-loss-before-its-reduction", f"{FOLDING}:_final_losses", "the reduction behind a loss does not count",
      lambda original, ops: original([op for op in ops if not op.type.startswith("reduce_")])),
     ("paddle-optimizer-removed-early", f"{FOLDING}:_append", "the optimizer's own ops are gone once they are folded",

@@ -48,6 +48,8 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
         # Inference may declare 64 bits again, so that outputs are narrowed after it and before their readers' turn.
         for name in op.output_arg_names:
             _narrow(block, name)
+    if record.loss is not None:
+        refusals.LOSS_SHAPE(name=record.loss, shape=tuple(block.var(record.loss).desc.shape()))
 
 
 def _infer_outputs(block: Any, op: Any, size: int, *, declared: bool) -> None:
