@@ -150,6 +150,8 @@ def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
         kept = [each for each in node.attribute if not each.name.startswith("__")]
         del node.attribute[:]
         node.attribute.extend(kept)
+    outputs = [output.name for output in model.graph.output]
+    check.equal(actual=len(outputs), expected=1, what="the number of outputs in the dump")
     reference = ReferenceEvaluator(model)
     expected = np.array([reference.run(None, {"x": each})[0] for each in BATCH]).reshape(5, 1)
 
@@ -175,6 +177,7 @@ def test_a_difference_is_executed_as_it_was_computed(static: Any, paddle: Any, t
 
     outcome = interpreter.execute(ir.read(str(tmp_path / "model.onnx")), {"x": samples})
 
+    check.equal(actual=len(outcome.outputs), expected=1, what="the number of outputs in the dump")
     (told,) = outcome.outputs.values()
     check.identical(actual=told[0, 0, 0].astype(np.float32), expected=returned, what="what the dump computes")
 
