@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from ipu_conformance.emulator.poptorch.compile.capture import Captured, written
 from ipu_conformance.emulator.poptorch.run import random_state
 from ipu_conformance.emulator.poptorch.run.half import WITHOUT_HALF, Widened
+from ipu_conformance.emulator.poptorch.run.wide import Narrowed, is_wide
 
 SEEDED = torch.Tag.nondeterministic_seeded
 
@@ -122,6 +123,8 @@ def _build(
             _seed(copies[node], ordinals[node])
         if node.target in WITHOUT_HALF:
             copies[node].target = Widened(node.target)
+        if is_wide(node):
+            copies[node].target = Narrowed(copies[node].target, writes=node.target._schema.is_mutable)
     makes = [
         index for index, node in enumerate(captured.outputs) if node is not None and (stage_of.get(node, 0) == number)
     ]

@@ -11,6 +11,7 @@ from ipu_conformance.emulator.core import streams
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import CommGroupType
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
+from ipu_conformance.emulator.poptorch.run.wide import in_32_bits
 
 MicroBatch = Tuple[torch.Tensor, ...]
 
@@ -40,7 +41,7 @@ def device_type(dtype: torch.dtype) -> torch.dtype:
 def narrowed(value: torch.Tensor) -> torch.Tensor:
     """What arrives on the device: 32 bits of 64. Integers keep their type, for kernels that want 64 bits as indices."""
     if value.dtype == torch.int64:
-        return faults.at("numerics.narrow", value.to(torch.int32).to(torch.int64), exact=value)
+        return in_32_bits(value)
     if value.dtype == torch.float64:
         return faults.at("numerics.narrow", value.to(torch.float32), exact=value)
     return value.to(device_type(value.dtype))

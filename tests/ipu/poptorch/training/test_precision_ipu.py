@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Callable, Mapping
 
 import pytest
 
@@ -46,6 +46,54 @@ def test_wide_types_are_narrowed_on_the_device(poptorch: Any, torch: Any, wide: 
     kind = getattr(torch, narrow)
     check.identical(actual=same, expected=x.to(kind), what="the input that comes back")
     check.identical(actual=more, expected=(x + 1).to(kind), what="the sum")
+
+
+LARGE = (1, 3, -5, 2**30)
+WRAPPING: Mapping[str, Callable[[Any], Any]] = {
+    "product": lambda x: x * 65536 * 65533 > 0,
+    "sum": lambda x: x + (2**31 - 1) > 0,
+    "difference": lambda x: (x - (2**31 - 1)).float(),
+    "negative": lambda x: -(x * 2**30) * 2 < 0,
+    "total": lambda x: (x + 2**30).sum().float(),
+    "written": lambda x: x.clone().mul_(2**29).add_(2**30) < 0,
+    "float": lambda x: (x * 65536 * 3).float(),
+}
+"""What programs compute of whole numbers, so that 64 bits would give something else than 32."""
+
+
+def _of_32_bits(torch: Any, compute: Callable[[Any], Any]) -> Any:
+    """What comes of 32-bit operands by torch's own arithmetic, in which totals are of 32 bits too."""
+
+    class Narrow(torch.overrides.TorchFunctionMode):
+        """A mode in which nothing is wider than 32 bits."""
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            return result.to(torch.int32) if getattr(result, "dtype", None) == torch.int64 else result
+
+    with Narrow():
+        return compute(torch.tensor(LARGE, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32"])
+@pytest.mark.parametrize("name", WRAPPING)
+def test_whole_numbers_inside_a_model_have_32_bits(poptorch: Any, torch: Any, name: str, kind: str) -> None:
+    """Every tensor of a model has a type that the device has: what is computed of int64 is computed of int32.
+
+    PopTorch's public sources coerce each type (``coerceToSupportedType``).
+    """
+    x = torch.tensor(LARGE, dtype=getattr(torch, kind))
+    got = infer(poptorch, lambda model, x: WRAPPING[name](x), x, options=poptorch.Options().deviceIterations(1))
+
+    check.identical(actual=got, expected=_of_32_bits(torch, WRAPPING[name]), what=f"the {name}")
+
+
+def test_float64_inside_a_model_is_float32(poptorch: Any, torch: Any) -> None:
+    """A third that is rounded to float32, subtracted from a third of float64, leaves nothing on the device."""
+    x = torch.tensor([1.0, 2.0, -5.0])
+    rest = infer(poptorch, lambda model, x: x.double() / 3 - (x / 3).double(), x)
+
+    check.identical(actual=rest, expected=torch.zeros(3), what="the rest")
 
 
 def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:

@@ -25,6 +25,10 @@ def _widened(original: Original, function: Any, args: Any, kwargs: Any) -> Any:
     return args, kwargs
 
 
+def _as_wide_as(kind: torch.dtype) -> Callable[..., Any]:
+    return lambda original, operation, value: value if value.dtype == kind else original(operation, value)
+
+
 @patch("host-calls-are-recorded", "plan", "poptorch.compile.substitutes:_on_the_host",
        "the device repeats in every run what forward does on the host")  # fmt: skip
 def _recorded(original: Original, function: Any, args: Any, kwargs: Any) -> Any:
@@ -118,6 +122,10 @@ def _early(original: Original, executor: Any) -> None:
 
 
 for _fault in (
+    Fault("whole-numbers-of-64-bits-inside", "numerics", "poptorch.run.wide:Narrowed._narrowed",
+          "a model computes with int64 as it is", _as_wide_as(torch.int64)),
+    Fault("float64-inside", "numerics", "poptorch.run.wide:Narrowed._narrowed",
+          "a model computes with float64 as it is", _as_wide_as(torch.float64)),
     Fault("tensors-say-cpu", "plan", "poptorch.compile.substitutes:_device_of",
           "inside forward tensors are on the host", always(torch.device("cpu"))),
     Fault("host-output-unsaid", "streams", "poptorch.compile.capture:_Call._warn_of_host",
