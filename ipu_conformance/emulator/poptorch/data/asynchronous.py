@@ -17,6 +17,7 @@ import torch.multiprocessing
 from ipu_conformance.emulator.poptorch.data import worker
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import SharingStrategy
+from ipu_conformance.emulator.poptorch.refusals import models as refusals
 
 _TRANSPORTS: Mapping[SharingStrategy, Callable[[bytes], Any]] = {
     SharingStrategy.SharedMemory: worker.SharedMemoryDataset,
@@ -89,8 +90,9 @@ class AsynchronousDataAccessor:
             raise AssertionError(f"buffer_size={buffer_size!r} was given: use 1 or more")
         if not isinstance(sharing_strategy, SharingStrategy):
             raise AssertionError(f"{sharing_strategy!r} was given: use one of poptorch.SharingStrategy")
-        if not miss_sleep_time_in_ms > 0:
-            raise AssertionError(f"miss_sleep_time_in_ms={miss_sleep_time_in_ms} was given: use more than 0")
+        if not miss_sleep_time_in_ms >= 0:
+            raise AssertionError(f"miss_sleep_time_in_ms={miss_sleep_time_in_ms} was given: use 0 or more")
+        refusals.REBATCHED_SIZE(size=rebatched_size)
         if getattr(dataset, "_accessor", None) is not None:
             raise Error(
                 "The DataLoader already uses an AsynchronousDataAccessor internally: iterate over it as it is, or make "

@@ -175,6 +175,7 @@ class DataLoader(torch.utils.data.DataLoader):
         sampling["shuffle"] = False
 
     def _access(self, loader: Any, async_options: Dict[str, Any]) -> AsynchronousDataAccessor:
+        refusals.REBATCHED_TWICE(async_options=async_options)
         if self._mode != DataLoaderMode.AsyncRebatched:
             return AsynchronousDataAccessor(loader, **async_options)
         kind = AsynchronousDataAccessor if self._drop_last else PartialAccessor

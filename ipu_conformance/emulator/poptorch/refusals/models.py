@@ -181,3 +181,15 @@ DISTRIBUTED_BATCHES = refuse(
     sentence="batch_size=None is not allowed when using auto_distributed_partitioning: set a size, or "
     "auto_distributed_partitioning=False",
 )
+REBATCHED_SIZE = refuse(
+    "poptorch.rebatched-size",
+    when=lambda size: size is not None and size <= 1,
+    error=AssertionError,
+    sentence="rebatched_size={size} was given: use 2 or more, or None",
+)
+REBATCHED_TWICE = refuse(
+    "poptorch.rebatched-twice",
+    when=lambda async_options: "rebatched_size" in async_options,
+    error=AssertionError,
+    sentence="rebatched_size was given in async_options: use DataLoaderMode.AsyncRebatched, which sets it",
+)

@@ -59,13 +59,17 @@ def assert_passes(accessor: Any, times: int = 1, expected: Any = TWOS) -> None:
         *(("sharing_strategy", strategy) for strategy in ("Fork", "ForkServer", "SharedMemory", "FileSystem")),
         *(("buffer_size", size) for size in (1, 2, 8)),
         ("load_indefinitely", False),
+        *(("miss_sleep_time_in_ms", duration) for duration in (0, 0.5)),
     ],
 )
 def test_no_setting_changes_the_elements(poptorch: Any, access: Access, setting: str, value: Any) -> None:
     """However the dataset reaches the worker, and whatever its buffer, a pass has every element once, in order."""
     value = getattr(poptorch.SharingStrategy, value) if setting == "sharing_strategy" else value
 
-    assert_passes(access.accessor(Batches(5), **{setting: value}))
+    with check.accepted(f"{setting}={value}"):
+        accessor = access.accessor(Batches(5), **{setting: value})
+
+    assert_passes(accessor)
 
 
 @pytest.mark.parametrize("strategy", ["Fork", "ForkServer"])
@@ -148,6 +152,22 @@ def test_small_elements_are_joined(access: Access) -> None:
     """rebatched_size joins elements into tensors of that many rows, and drops the remainder."""
     rebatched = ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11))
     assert_passes(access.accessor(Rows(5), rebatched_size=4), expected=rebatched)
+
+
+@pytest.mark.parametrize("size", [1, 0])
+def test_one_element_is_not_joined(access: Access, size: int) -> None:
+    """A rebatched_size is None or more than 1."""
+    with check.raises(AssertionError, what=f"rebatched_size={size}"):
+        access.accessor(Rows(5), rebatched_size=size)
+
+
+@pytest.mark.parametrize("mode", ["Async", "AsyncRebatched"])
+def test_the_mode_sets_what_is_joined(poptorch: Any, mode: str) -> None:
+    """A rebatched_size among the async_options of a DataLoader is refused."""
+    kind = getattr(poptorch.DataLoaderMode, mode)
+    options = poptorch.Options().deviceIterations(4)
+    with check.raises(AssertionError, what="rebatched_size among async_options"):
+        poptorch.DataLoader(options, numbers(13), mode=kind, async_options={"rebatched_size": 4})
 
 
 def test_a_failure_in_the_worker_is_raised(access: Access) -> None:

@@ -19,6 +19,14 @@ def _from_the_first(original: Callable[..., None], sampler: Any, *arguments: Any
     sampler.begin = 0
 
 
+@patch("loader-has-to-sleep", "streams", "poptorch.data.asynchronous:AsynchronousDataAccessor.__init__",
+       "a loader that never sleeps is refused")  # fmt: skip
+def _without_rest(original: Callable[..., None], accessor: Any, *arguments: Any, **words: Any) -> None:
+    if words.get("miss_sleep_time_in_ms") == 0:
+        raise ValueError("miss_sleep_time_in_ms=0 was given: use more than 0")
+    original(accessor, *arguments, **words)
+
+
 @patch("loader-pass-ends-early", "streams", RECEIVE, "a pass in another process ends after one element")
 def _cut_short(original: Callable[..., Item], accessor: Any, number: int) -> Item:
     kind, item = original(accessor, number)
