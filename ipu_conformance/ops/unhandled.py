@@ -1,7 +1,7 @@
 """Calls that an IPU build of Paddle does not take by its public sources: the emulator alone is asked for them.
 
 The sources are the handlers of PaddlePaddle/Paddle, ``paddle/fluid/platform/device/ipu/popart_canonicalization``. Some
-ops have none, and some handlers refuse an attribute or do not read it.
+ops have none. What a handler refuses or does not read is written with other ops, or is not expressible on Paddle.
 """
 
 from __future__ import annotations
@@ -41,34 +41,6 @@ def _is_volume(sample: Sample) -> bool:
     return sample.inputs[0].ndim == IN_SPACE
 
 
-def _is_uneven(sample: Sample) -> bool:
-    padding = sample.attributes["padding"]
-    return padding == "SAME" or (padding != "VALID" and any(low != high for low, high in padding))
-
-
-def _counts_padding(sample: Sample) -> bool:
-    padding = sample.attributes["padding"]
-    padded = padding == "SAME" or (padding != "VALID" and any(map(any, padding)))
-    return padded and bool(sample.attributes["count_include_pad"])
-
-
-def _has_windows(sample: Sample) -> bool:
-    return any(size != 1 for size in sample.attributes["output_size"])
-
-
-def _any_of(*rules: Callable[[Sample], bool]) -> Callable[[Sample], bool]:
-    return lambda sample: any(rule(sample) for rule in rules)
-
-
-def _has(name: str, *values: object) -> Callable[[Sample], bool]:
-    return lambda sample: sample.attributes[name] in values
-
-
-_POSITION = Unhandled(
-    "its handler reads neither keepdims nor flatten (math_ops.cc)",
-    lambda sample: bool(sample.attributes["keepdims"]) or sample.attributes["axis"] is None,
-)
-
 UNHANDLED: Mapping[str, Unhandled] = {
     **_without(
         {
@@ -81,39 +53,22 @@ UNHANDLED: Mapping[str, Unhandled] = {
             "tril": "tril_triu", "triu": "tril_triu", "unfold": "unfold", "var": "size",
         }
     ),
-    "soft_cross_entropy_loss": Unhandled("its handler refuses soft labels (loss_ops.cc)"),
-    "cross_entropy_of_probabilities": Unhandled("its handler does not read use_softmax (loss_ops.cc)"),
+    "soft_cross_entropy_loss": Unhandled(
+        "its handler refuses soft labels (loss_ops.cc), and no source says how far what is written out may be off"
+    ),
+    "cross_entropy_of_probabilities": Unhandled(
+        "its handler takes scores (loss_ops.cc), and no source says how far what is written out may be off"
+    ),
     "cross_entropy_loss": Unhandled(
         "an IPU build of Paddle has no handler for gather_nd, which looks up weights of classes",
         lambda sample: len(sample.inputs) > 2,
     ),
-    "softplus": Unhandled(
-        "its handler does not read beta (activation_ops.cc)", lambda sample: sample.attributes["beta"] != 1
-    ),
-    "conv": Unhandled(
-        "there is no handler for conv3d, and that of conv2d takes four paddings in another order (nn_ops.cc)",
-        _any_of(_is_volume, _is_uneven),
-    ),
+    "conv": Unhandled("an IPU build of Paddle has no handler for conv3d", _is_volume),
     "conv_transpose": Unhandled("an IPU build of Paddle has no handler for conv3d_transpose", _is_volume),
     "max_pool": Unhandled("an IPU build of Paddle has no handler for pool3d", _is_volume),
-    "avg_pool": Unhandled(
-        "there is no handler for pool3d, and that of pool2d does not read exclusive (nn_ops.cc)",
-        _any_of(_is_volume, _counts_padding),
-    ),
+    "avg_pool": Unhandled("an IPU build of Paddle has no handler for pool3d", _is_volume),
     "global_avg_pool": Unhandled("an IPU build of Paddle has no handler for pool3d", _is_volume),
-    "adaptive_avg_pool": Unhandled("its handler takes the size 1 alone (nn_ops.cc)", _any_of(_is_volume, _has_windows)),
-    "adaptive_max_pool": Unhandled("its handler takes the size 1 alone (nn_ops.cc)", _any_of(_is_volume, _has_windows)),
-    "gather": Unhandled(
-        "its handler does not read the axis (tensor_ops.cc)", lambda sample: sample.attributes["axis"] != 0
-    ),
-    "argmax": _POSITION,
-    "argmin": _POSITION,
-    "interpolate_linear": Unhandled(
-        "its handler does not read align_mode (nn_ops.cc)", _has("coordinates", "asymmetric")
-    ),
-    "pad": Unhandled(
-        "its handler refuses the modes replicate and circular (nn_ops.cc)", _has("mode", "replicate", "circular")
-    ),
+    "adaptive_avg_pool": Unhandled("an IPU build of Paddle has no handler for pool3d", _is_volume),
 }  # fmt: skip
 """What is not taken, by op."""
 

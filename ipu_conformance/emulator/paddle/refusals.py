@@ -290,9 +290,22 @@ DIMENSIONS = refuse(
 )
 ATTRIBUTE = refuse(
     "paddle.attribute",
-    when=lambda type, name, value, taken: value is not None and value != taken,
+    when=lambda type, what, found: found,
     error=Unimplemented,
-    sentence="{type} has the {name} {value}, and an IPU build takes {taken} alone; leave it out",
+    sentence="{type} has {what}, which the handler of an IPU build refuses; leave it out",
+)
+ARGUMENT = refuse(
+    "paddle.argument",
+    when=lambda type, what, found: found,
+    error=InvalidArgument,
+    sentence="{type} has {what}, which the handler of an IPU build refuses; leave it out",
+)
+UNREAD_ATTRIBUTE = refuse(
+    "paddle.unread-attribute",
+    when=lambda type, what, found: found,
+    error=Unimplemented,
+    sentence="{type} has {what}, which the handler of an IPU build does not read: the device would compute something "
+    "else; write it with other ops",
 )
 CUSTOM_OP = refuse(
     "paddle.custom-op",

@@ -87,7 +87,7 @@ TABLE.add(
         "softplus",
         torch=functional("softplus", "beta"),
         tensorflow=lambda tf, x, beta: tf.nn.softplus(beta * x) / beta,
-        paddle=functional("softplus", "beta"),
+        paddle=lambda paddle, x, beta: paddle.nn.functional.softplus(beta * x) / beta,
     ),
     Row(
         "swish",

@@ -36,8 +36,15 @@ def _torch_conv_transpose(torch, x, w, *bias, padding, **geometry):
     return _cropped(y, padding, 2)
 
 
+def _padded(paddle, x, pairs):
+    """Zeros around an image; handlers of an IPU build take no padding that differs between the sides."""
+    return paddle.nn.functional.pad(x, _flat(pairs[::-1]), data_format=("NCL", "NCHW", "NCDHW")[len(pairs) - 1])
+
+
 def _paddle_conv(paddle, x, w, *bias, padding, **geometry):
     pairs = _sides(x.shape[2:], w.shape[2:], padding, stride=geometry["stride"], dilation=geometry["dilation"])
+    if any(low != high for low, high in pairs):
+        x, pairs = _padded(paddle, x, pairs), [(0, 0)] * len(pairs)
     return getattr(paddle.nn.functional, f"conv{x.ndim - 2}d")(x, w, *bias, padding=_flat(pairs), **geometry)
 
 
@@ -128,8 +135,9 @@ def _paddle_avg(paddle, x, *, kernel, stride, padding, ceil_mode, count_include_
     pad = _symmetric(x, kernel, stride, padding)
     if ceil_mode:
         raise Inexpressible("Paddle's mean keeps windows that start beyond the input, and divides by what is left")
-    exclusive = not count_include_pad
-    return _pool(paddle, "avg", x)(x, list(kernel), list(stride), pad, exclusive=exclusive)
+    if count_include_pad and any(pad):
+        x, pad = _padded(paddle, x, [(width, width) for width in pad]), [0] * len(pad)
+    return _pool(paddle, "avg", x)(x, list(kernel), list(stride), pad)
 
 
 def _tf_pool(kind):
@@ -156,7 +164,7 @@ def _torch_adaptive(kind):
 
 
 def _paddle_adaptive(kind):
-    """Paddle takes a number for one axis."""
+    """Paddle takes a number for one axis; a handler of an IPU build takes the size 1, and equal windows are a pool."""
 
     def ask(paddle, x, *, output_size=None):
         size = output_size or [1] * (x.ndim - 2)
@@ -164,6 +172,9 @@ def _paddle_adaptive(kind):
             raise Inexpressible("an IPU build has no handler for windows that are not all of one size")
         if kind == "max" and len(size) == 3:
             raise Inexpressible("an IPU build has no handler for max_pool3d_with_index")
+        if any(m != 1 for m in size):
+            kernel = [n // m for n, m in zip(x.shape[2:], size)]
+            return _pool(paddle, kind, x)(x, kernel, kernel)
         return _pool(paddle, f"adaptive_{kind}", x)(x, size[0] if len(size) == 1 else list(size))
 
     return ask

@@ -15,10 +15,26 @@ def _torch_gather(torch, x, index, axis):
 
 
 def _paddle_gather(paddle, x, index, axis):
-    if index.ndim == 1:
-        return paddle.gather(x, index, axis)
-    y = paddle.gather(x, paddle.flatten(index), axis)
-    return paddle.reshape(y, [*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
+    """Along the first axis, which alone the handler of an IPU build takes; another one is turned there and back."""
+    order = [axis, *(a for a in range(x.ndim) if a != axis)]
+    back = [order.index(a) for a in range(x.ndim)]
+    first = paddle.transpose(x, order) if axis else x
+    y = paddle.gather(first, index if index.ndim == 1 else paddle.flatten(index))
+    y = paddle.transpose(y, back) if axis else y
+    return y if index.ndim == 1 else paddle.reshape(y, [*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]])
+
+
+def _paddle_extreme(name):
+    """The handler of an IPU build reads neither keepdims nor a missing axis."""
+
+    def ask(paddle, x, axis, keepdims):
+        if axis is None:
+            place = getattr(paddle, name)(paddle.flatten(x), 0)
+            return paddle.reshape(place, [1] * x.ndim) if keepdims else place
+        place = getattr(paddle, name)(x, axis)
+        return paddle.unsqueeze(place, axis) if keepdims else place
+
+    return ask
 
 
 def _tf_last(tf, x, axis):
@@ -126,7 +142,7 @@ TABLE.add(
         paddle=call("topk", "k", "axis", "largest"),
     ),
     *(
-        Row(name, call(name, "axis", "keepdims"), _tf_extreme(name), call(name, "axis", "keepdims"))
+        Row(name, call(name, "axis", "keepdims"), _tf_extreme(name), _paddle_extreme(name))
         for name in ("argmax", "argmin")
     ),
 )

@@ -41,11 +41,11 @@ def _tf_linear(tf, x, size, coordinates):
 def _paddle_linear(paddle, x, size, coordinates):
     if 1 in size and coordinates != "align_corners":
         raise Inexpressible("Paddle takes the first element when it resizes to one")
+    if coordinates == "asymmetric":
+        raise Inexpressible("the handler of an IPU build of Paddle does not read align_mode")
     mode, layout = _BY_RANK[len(size)]
-    corners, from_first = coordinates == "align_corners", 1 if coordinates == "asymmetric" else 0
-    return paddle.nn.functional.interpolate(
-        x, list(size), mode=mode, align_corners=corners, align_mode=from_first, data_format=layout
-    )
+    corners = coordinates == "align_corners"
+    return paddle.nn.functional.interpolate(x, list(size), mode=mode, align_corners=corners, data_format=layout)
 
 
 def _paddle_boxes(paddle, x, image, anchors, classes, threshold, step, zoom, clip):

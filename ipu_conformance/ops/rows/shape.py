@@ -215,6 +215,8 @@ def _tf_pad(tf, x, pads, mode, value=0.0):
 
 
 def _paddle_pad(paddle, x, pads, mode, value=0.0):
+    if mode in ("replicate", "circular"):
+        raise Inexpressible("the handler of an IPU build of Paddle refuses the modes replicate and circular")
     return paddle.nn.functional.pad(x, _innermost_first(pads[2 - x.ndim :]), mode=mode, value=value)
 
 

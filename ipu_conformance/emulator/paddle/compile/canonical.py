@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from paddle.base import core
 
 from ipu_conformance.emulator.paddle import refusals
+from ipu_conformance.emulator.paddle.compile import untaken
 from ipu_conformance.emulator.paddle.compile.compilation import (
     CAST,
     FORWARD,
@@ -45,13 +46,6 @@ SPECIAL: Mapping[str, str] = {
     "IdentityLoss": "popart_identity_loss",
 }
 """Ops of PopART's own that are not called as their types are; all others are the type in small letters."""
-
-ATTRIBUTES: Mapping[str, Tuple[str, Any]] = {
-    "mish": ("threshold", 20.0),
-    "one_hot": ("allow_out_of_range", False),
-    "one_hot_v2": ("allow_out_of_range", False),
-}
-"""The one value of an attribute that a handler takes."""
 
 _NUMBERS = {name: number for number, name in DTYPES.items()}
 
@@ -120,9 +114,7 @@ def _pass_through(call: Call, row: Any, writer: Writer) -> None:
 def _translate(call: Call, writer: Writer) -> None:
     try:
         refusals.DIMENSIONS(type=call.type, shape=_written_out(call, writer))
-        if call.type in ATTRIBUTES:
-            name, taken = ATTRIBUTES[call.type]
-            refusals.ATTRIBUTE(type=call.type, name=name, value=call.get(name), taken=taken)
+        untaken.check(call, writer)
         translate(call, writer)
     except IRError as error:
         if call.type in handlers():

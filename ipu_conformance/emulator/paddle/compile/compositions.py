@@ -120,17 +120,10 @@ def _logarithms(scores: str, axis: int, to: Writer, output: Optional[str] = None
 
 
 def _cross_entropy(op: Any, to: Writer) -> bool:
-    """The loss follows from the logarithms of the softmax; where probabilities are given, the kernel is right."""
-    if not op.attr("use_softmax"):
-        return False
+    """The loss follows from the logarithms of the softmax."""
     scores, label, axis = op.input("Logits")[0], op.input("Label")[0], int(op.attr("axis"))
     to.add("softmax", {"X": scores}, op.output("Softmax")[0], axis=axis)
     logarithms = _logarithms(scores, axis, to)
-    if op.attr("soft_label"):
-        shares = to.add("elementwise_mul", {"X": label, "Y": logarithms}, axis=-1)
-        picked = to.add("reduce_sum", {"X": shares}, dim=[axis], keep_dim=True)
-        to.add("scale", {"X": picked}, op.output("Loss")[0], scale=-1.0)
-        return True
     kind, ignored = to.variable(label).dtype(), int(op.attr("ignore_index"))
     constant: Dict[str, Any] = {"shape": [1], "value": float(ignored), "str_value": str(ignored), "dtype": int(kind)}
     class_ignored = to.add("fill_constant", {}, made_in=kind, **constant)

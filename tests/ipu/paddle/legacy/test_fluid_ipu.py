@@ -82,8 +82,8 @@ LAYERS: Mapping[str, Tuple[Layer, np.ndarray]] = {
         X.repeat(2, 0).repeat(2, 1)[np.newaxis, np.newaxis],
     ),
     "pad2d": (
-        lambda layers, x, y: layers.pad2d(layers.unsqueeze(x, [0, 1]), paddings=[1, 0, 0, 2], mode="edge"),
-        np.pad(X, ((1, 0), (0, 2)), mode="edge")[np.newaxis, np.newaxis],
+        lambda layers, x, y: layers.pad2d(layers.unsqueeze(x, [0, 1]), paddings=[1, 0, 0, 2], mode="reflect"),
+        np.pad(X, ((1, 0), (0, 2)), mode="reflect")[np.newaxis, np.newaxis],
     ),
     "flatten": (lambda layers, x, y: layers.flatten(layers.unsqueeze(x, [0]), axis=2), X),
 }

@@ -229,8 +229,6 @@ for _name, _what, _wrong in (
      _attribute("huber_loss", "delta", lambda value: 2 * value)),
     ("op-divergence-reduced", "a divergence is reduced where each value is asked for",
      _attribute("kldiv_loss", "reduction", lambda value: "mean")),
-    ("op-class-ignored", "the first class is ignored",
-     _attribute("softmax_with_cross_entropy", "ignore_index", lambda value: 0)),
     ("op-ignored-label-counts", "a label that is to be ignored has a loss",
      _attribute("sigmoid_cross_entropy_with_logits", "ignore_index", lambda value: -100)),
     ("op-losses-not-divided", "losses that are to be divided by how many count are not",
@@ -244,3 +242,10 @@ for _name, _what, _wrong in (
      _one_memory),
 ):  # fmt: skip
     catalogue.register(Fault("paddle-" + _name, "numerics", "paddle.ops", _what, _wrong), __name__)
+
+
+@catalogue.patch("paddle-op-class-ignored", "numerics", "paddle.compile.compositions:composed",
+                 "the first class is ignored")  # fmt: skip
+def _first_class_ignored(original: Callable[..., Any], program: Any, *arguments: Any) -> Any:
+    ignoring = _attribute("softmax_with_cross_entropy", "ignore_index", lambda value: 0)
+    return original(ignoring(program), *arguments)
