@@ -139,6 +139,19 @@ def test_without_a_batch_size_the_dataset_makes_the_batches(poptorch: Any, torch
     assert_batches(loader, *ranges(6, stop=12))
 
 
+@pytest.mark.parametrize("mode", ["Sync", "Async"])
+def test_without_a_batch_size_a_stream_makes_the_batches(poptorch: Any, torch: Any, mode: str) -> None:
+    """With batch_size=None the elements of an iterable dataset come as they are, from another process too."""
+    dataset = torch.utils.data.ChainDataset([stream(6), stream(4)])
+    options = {"sharing_strategy": poptorch.SharingStrategy.Fork}
+    kind = getattr(poptorch.DataLoaderMode, mode)
+    loader = poptorch.DataLoader(_options(poptorch, d=3), dataset, batch_size=None, mode=kind, async_options=options)
+    elements = [int(element) for element in loader]
+    loader.terminate()
+
+    check.equal(actual=elements, expected=[*range(6), *range(4)], what="the list of elements")
+
+
 def test_a_batch_sampler_sets_the_batches(poptorch: Any) -> None:
     """A batch sampler says which samples form a batch, for a model that takes one micro-batch a call."""
     loader = poptorch.DataLoader(_options(poptorch), numbers(6), batch_sampler=[[5, 0], [3, 2]])

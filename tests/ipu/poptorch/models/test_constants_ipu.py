@@ -54,3 +54,26 @@ def test_a_tensor_that_is_no_buffer_is_a_constant(poptorch: Any, torch: Any) -> 
     model.held = torch.tensor([5.0, 7.0])
 
     assert_same(inference(torch.ones(1, 2)), torch.tensor([[2.0, 3.0]]), "the output")
+
+
+def test_a_held_tensor_that_forward_changes_begins_again(poptorch: Any, torch: Any) -> None:
+    """A call changes a tensor that a model merely holds for itself: the next one begins with what was compiled."""
+
+    def forward(model: Any, x: Any) -> Any:
+        held = model.held.to("ipu")
+        held += x
+        model.held = held
+        return held * 1.0
+
+    inference = poptorch.inferenceModel(as_model(forward, held=torch.tensor([2.0, 3.0])))
+
+    for call in range(3):
+        assert_same(inference(torch.ones(2)), torch.tensor([3.0, 4.0]), f"the output of call {call}")
+
+
+def test_a_model_may_return_constants_alone(poptorch: Any, torch: Any) -> None:
+    """What forward makes without its input comes back."""
+    ones, halves = infer(poptorch, lambda model, x: (torch.ones(3), torch.full((2,), 0.5)), torch.zeros(2))
+
+    assert_same(ones, torch.ones(3), "the first output")
+    assert_same(halves, torch.tensor([0.5, 0.5]), "the second output")

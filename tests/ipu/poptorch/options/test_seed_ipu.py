@@ -23,6 +23,7 @@ RANDOM: Dict[str, Callable[[Any, Any], Any]] = {
     "rand": lambda torch, x: x * torch.rand_like(x),
     "randn": lambda torch, x: x * torch.randn(x.shape),
     "bernoulli": lambda torch, x: x * torch.bernoulli(torch.full(x.shape, 0.5)),
+    "random_": lambda torch, x: x * torch.empty_like(x).random_(3, 9),
     "two-bernoullis": lambda torch, x: (
         x * torch.bernoulli(torch.full(x.shape, 0.5)) * torch.bernoulli(torch.full(x.shape, 0.5))
     ),
@@ -75,6 +76,16 @@ def test_random_numbers_have_their_distribution(poptorch: Any, kind: str) -> Non
     for limit in TAILS[kind]:
         what = f"what {kind} draws below {limit}"
         check.dropout_masks(masks=drawn.reshape(-1) > limit, rate=SHARES[kind](limit), axes=(), what=what)
+
+
+def test_whole_numbers_are_drawn_up_to_their_bound(poptorch: Any) -> None:
+    """random_(3, 9) draws 3, 4, 5, 6, 7 and 8, each as often as another."""
+    drawn = np.stack([each.numpy() for each in outputs(poptorch, 11, counts(2, 3, 5), "random_", 9)])
+
+    check.equal(actual=sorted(set(drawn.ravel())), expected=[3, 4, 5, 6, 7, 8], what="the numbers that are drawn")
+    for number in range(3, 8):
+        what = f"what random_ draws up to {number}"
+        check.dropout_masks(masks=drawn > number, rate=(number - 2) / 6, axes=("call",), what=what)
 
 
 @pytest.mark.parametrize("kind", RANDOM)

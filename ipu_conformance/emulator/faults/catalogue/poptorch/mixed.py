@@ -41,6 +41,16 @@ def _followed(original: Original, tensor: torch.Tensor, *args: Any, **kwargs: An
     return tensor.clone()
 
 
+@patch("held-tensor-goes-on", "weights", "poptorch.compile.substitutes:_constant",
+       "what forward writes into a tensor that a model merely holds is there in the next call")  # fmt: skip
+def _lasting(original: Original, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        kept = tensor.detach().clone()
+    return kept.view(kept.shape)
+
+
 @patch("scale-never-doubles", "update", "poptorch.run.loss_scaling:AutomaticScale._next", "the loss scale never grows")
 def _no_growth(original: Original, scale: Any, iteration: int) -> float:
     return min(original(scale, iteration), scale._factors[-1])
