@@ -64,7 +64,8 @@ class NetModule(torch.nn.Module):
         start = net.initial_weights(config.seed)
         for layer in net.layers:
             if layer.op in _MODULES:
-                self.add_module(layer.name, _MODULES[layer.op](layer, start))
+                module = _MODULES[layer.op](layer, start)
+                self.add_module(layer.name, module.to(dtype(config)) if layer.op == "lstm" else module)
         for name, value in start.items():
             owner, _, leaf = name.rpartition(".")
             if owner not in self._modules:

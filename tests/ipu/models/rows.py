@@ -43,7 +43,6 @@ PIPELINED = {"tensorflow": 6}
 LACKING: Mapping[Tuple[str, str], Mapping[str, str]] = {
     **{("interleaved", model): dict.fromkeys(("poptorch", "paddle"), "the interleaved schedule") for model in MODELS},
     **{("half", model): {"paddle": "half precision in this driver"} for model in MODELS},
-    ("half", "lstm"): {"poptorch": "an LSTM in half precision", "paddle": "half precision in this driver"},
     ("half", "resnet"): {
         "tensorflow": "gradients of a batch norm in half precision",
         "paddle": "half precision in this driver",
