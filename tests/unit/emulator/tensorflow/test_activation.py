@@ -1,4 +1,4 @@
-"""Stock TensorFlow is changed whenever the emulator is asked for: before its import, after it, and in a program."""
+"""Stock TensorFlow is changed whenever the emulator is asked for; before its import: ``emulate/test_tensorflow.py``."""
 
 from __future__ import annotations
 
@@ -42,16 +42,6 @@ print("DEVICES", [device.name for device in tf.config.list_physical_devices("IPU
 SAID = ["LOOP 64.0", "TOTAL 6 ipu_conformance.emulator.tensorflow.api.keras", "DEVICES ['/physical_device:IPU:0']"]
 
 
-def said(*command: str) -> Any:
-    """The lines that a process prints, without what TensorFlow says."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    made = subprocess.run(
-        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert made.returncode == 0, made.stderr
-    return made.stdout.splitlines()
-
-
 GRAPH_FIRST = """
 import tensorflow as tf
 from tensorflow.python import ipu
@@ -66,37 +56,14 @@ with tf.device("/device:IPU:0"):
 """
 
 
-# TensorFlow is imported once, for two programs: until a program starts the runtime, a fork is as good as a process.
-FORKING = """
-import atexit, os, runpy, sys, traceback
-from tensorflow.python import ipu
-import tensorflow
-
-for program in sys.argv[1:]:
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        assert status == 0, (program, status)
-        continue
-    code = 0
-    try:
-        runpy.run_path(program, run_name="__main__")
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    os._exit(code)
-"""
-
-
-def test_programs_are_emulated(tmp_path: Path) -> None:
-    """Users' programs run unmodified by the command, also where the runtime starts inside a graph."""
-    scripts = [tmp_path / name for name in ("forking.py", "program.py", "graph_first.py")]
-    for script, text in zip(scripts, (FORKING, PROGRAM, GRAPH_FIRST)):
-        script.write_text(text)
-
-    assert said("-m", "ipu_conformance", "emulate", *map(str, scripts)) == [*SAID, "PRODUCT 6.0"]
+def said(*command: str) -> Any:
+    """The lines that a process prints, without what TensorFlow says."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    made = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout.splitlines()
 
 
 def test_tensorflow_may_be_imported_before(tmp_path: Path) -> None:
