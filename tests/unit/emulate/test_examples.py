@@ -1,14 +1,16 @@
-"""The example programs for Paddle run unmodified on the emulator, training and asking what was trained."""
+"""Programs for IPU builds of Paddle, among them the examples, run unmodified on the emulator."""
 
 import importlib.util
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from ipu_conformance.emulator import emulate
+from tests.unit.emulate.test_paddle import TRAIN
 
 if importlib.util.find_spec("paddle") is None:
     pytest.skip("the examples for Paddle need paddle", allow_module_level=True)
@@ -17,10 +19,18 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "paddle"
 NAMES = ["fluid_pictures", "static_regression", "dynamic_points"]
 """A program that makes Programs comes before the one that is dynamic."""
 RUN_ALL = """
-import logging, runpy, sys
+import logging, os, runpy, sys
 logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, stream=sys.stdout)
 import paddle
 examples, folder, *names = sys.argv[1:]
+print("## alone", flush=True)
+child = os.fork()  # as good as a process, before Paddle has done anything
+if not child:
+    sys.argv = ["train.py", "--epochs", "3"]
+    runpy.run_path(f"{folder}/train.py", run_name="__main__")
+    sys.stdout.flush()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
 for name in names:
     for action in ("train", "infer"):
         paddle.disable_static()
@@ -33,17 +43,23 @@ for name in names:
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
     """What each program printed, by name and action; one process runs them all, for Paddle is slow to import."""
-    clean = {
-        name: value for name, value in os.environ.items() if name not in (emulate.VARIABLE, "IPU_CONFORMANCE_FAULT")
-    }
+    unset = (emulate.VARIABLE, emulate.TARGET_VARIABLE, "IPU_CONFORMANCE_FAULT", "PADDLE_TRAINER_ID")
+    clean = {name: value for name, value in os.environ.items() if name not in unset}
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "train.py").write_text(textwrap.dedent(TRAIN))
     command = [sys.executable, "-m", "ipu_conformance", "emulate", "-"]
     ended = subprocess.run(
-        [*command, str(EXAMPLES), str(tmp_path_factory.mktemp("models")), *NAMES],
+        [*command, str(EXAMPLES), str(folder), *NAMES],
         input=RUN_ALL, env=clean, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     parts = ended.stdout.split("## ")[1:]
     return {part.splitlines()[0]: part.splitlines()[1:] for part in parts}
+
+
+def test_a_program_for_an_ipu_build_runs_unmodified(printed):
+    """A script that compiles and trains for the IPU does so on the stock wheel, and prints nothing else."""
+    assert printed["alone"] == ["trained None True ['--epochs', '3']"]
 
 
 @pytest.mark.parametrize("name", NAMES)
