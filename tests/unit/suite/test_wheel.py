@@ -41,9 +41,11 @@ def link_into(site_packages, distribution):
             (site_packages / top).symlink_to(source)
 
 
-def run(*command, cwd, check=True):
-    """Run a command, which sees no checkout, and return what it printed."""
+def run(*command, cwd, check=True, more=None):
+    """Run a command, which sees no checkout but ``more`` packages, and return what it printed."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if more is not None:
+        variables["PYTHONPATH"] = str(more)
     answer = subprocess.run(
         list(map(str, command)), cwd=cwd, env=variables, capture_output=True, text=True, check=False
     )
@@ -65,16 +67,9 @@ def wheel(tmp_path_factory):
     return built
 
 
-def install(wheel, folder, *extras):
-    """An environment outside a checkout with the wheel and what it declares for these extras."""
-    environment = folder / "environment"
-    venv.create(environment, with_pip=False)
-    python = environment / "bin" / "python"
-    (site_packages,) = environment.glob("lib/python*/site-packages")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
-    # Python compiles what a test imports; pip would compile the whole package.
-    run(*pip, "--no-compile", "--no-deps", "--no-index", wheel, cwd=folder)
-    (installed,) = metadata.distributions(name="ipu-conformance", path=[str(site_packages)])
+def link_declared(environment, site_packages, *extras):
+    """What the wheel in an environment declares for these extras becomes visible in a folder."""
+    (installed,) = metadata.distributions(name="ipu-conformance", path=list(map(str, packages(environment))))
     declared = [Requirement(line) for line in installed.requires or ()]
     needed = [
         requirement.name
@@ -83,7 +78,11 @@ def install(wheel, folder, *extras):
     ]
     for distribution in closure(needed).values():
         link_into(site_packages, distribution)
-    return environment
+
+
+def packages(environment):
+    """The folders of an environment's packages."""
+    return list(environment.glob("lib/python*/site-packages"))
 
 
 def test_the_wheel_holds_every_file_of_the_suite_and_of_the_package(wheel):
@@ -101,8 +100,17 @@ def test_the_wheel_holds_every_file_of_the_suite_and_of_the_package(wheel):
 
 @pytest.fixture(scope="module")
 def base_install(wheel, tmp_path_factory):
-    """The wheel without any framework."""
-    return install(wheel, tmp_path_factory.mktemp("base"))
+    """An environment outside a checkout with the wheel and what it declares, without any framework."""
+    folder = tmp_path_factory.mktemp("base")
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    # Python compiles what a test imports; pip would compile the whole package.
+    run(*pip, "--no-compile", "--no-deps", "--no-index", wheel, cwd=folder)
+    (site_packages,) = packages(environment)
+    link_declared(environment, site_packages)
+    return environment
 
 
 def test_the_base_install_has_no_framework(base_install, tmp_path):
@@ -122,7 +130,7 @@ def test_the_commands_run_without_a_framework(base_install, tmp_path, command):
     assert answer.stderr == ""
 
 
-def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
+def test_the_suite_runs_from_the_wheel(base_install, tmp_path):
     """Outside a checkout, with one framework, that framework's cases run and pass, and the summary counts them.
 
     The folder has a pytest.ini and a conftest.py of somebody else's.
@@ -135,8 +143,10 @@ def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
     command = ["-m", "pytest", "--pyargs", "ipu_conformance.suite.paddle.ir", "-m", "ipu"]
     # One names its framework by the suite's folder alone, which is not in the id that pytest gives it here.
     command += ["-k", "executes_its_plan or dumped_model_is_placed", "--ipu-report", "report", "--assert=plain"]
-    environment = install(wheel, tmp_path, "paddle")
-    answer = run(environment / "bin" / "python", *command, cwd=tmp_path)
+    more = tmp_path / "packages"
+    more.mkdir()
+    link_declared(base_install, more, "paddle")
+    answer = run(base_install / "bin" / "python", *command, cwd=tmp_path, more=more)
 
     executed = re.search(r"cases: (\d+) executed, 0 skipped", answer.stdout)
     assert executed is not None, answer.stdout
@@ -144,11 +154,11 @@ def test_the_suite_runs_from_the_wheel(wheel, tmp_path):
     cases = json.loads((tmp_path / "report" / "report.json").read_text())["cases"]
     assert {case["case"].partition("test_")[0] for case in cases} == {"paddle/ir/"}
     assert "ipu poptorch: left out (poptorch is not installed; torch is not installed" in answer.stdout
-    help_text = run(environment / "bin" / "ipu-conformance", "qualify", "--help", cwd=tmp_path).stdout
+    help_text = run(base_install / "bin" / "ipu-conformance", "qualify", "--help", cwd=tmp_path, more=more).stdout
     assert "0 QUALIFIED, 1 NOT QUALIFIED" in " ".join(help_text.split())
     listed = "from ipu_conformance.report import mandatory, page; "
     listed += "print(len(mandatory.shipped().cases), page._template().name)"
-    shipped = run(environment / "bin" / "python", "-c", listed, cwd=tmp_path).stdout.split()
+    shipped = run(base_install / "bin" / "python", "-c", listed, cwd=tmp_path, more=more).stdout.split()
     assert int(shipped[0]) > 1000
     assert shipped[1] == "page.html"
 
