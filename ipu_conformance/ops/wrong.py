@@ -151,10 +151,13 @@ def _lengthened(row: Row) -> List[Tuple[int, int, bool]]:
     return [(seed_of(row, number), last, deep) for number in range(STRETCHED_SEEDS) for last, deep in forms]
 
 
-def _samples(row: Row) -> Iterator[Sample]:
-    yield from (first_of(row, seed_of(row, number)) for number in range(SEEDS))
+@functools.lru_cache(maxsize=None)
+def _samples(row: Row) -> Tuple[Sample, ...]:
     calls = (stretched(row, *form) for form in _lengthened(row))
-    yield from (call.samples[0] for call in calls if call is not None)
+    return (
+        *(first_of(row, seed_of(row, number)) for number in range(SEEDS)),
+        *(call.samples[0] for call in calls if call is not None),
+    )
 
 
 @functools.lru_cache(maxsize=None)
