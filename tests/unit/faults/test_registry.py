@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from dataclasses import dataclass, field, replace
@@ -255,6 +256,16 @@ def test_a_front_end_has_its_own_faults_alone():
     catalogue.activate_from_environment("poptorch", environment)
 
     assert set(catalogue.active) == {"ir-drop-op"}
+
+
+def test_the_control_of_a_front_end_loads_no_other(monkeypatch):
+    """Its motions would import the frameworks of all: a process that logs to a file would log to the terminal, too."""
+    loaded: List[str] = []
+    monkeypatch.setattr(catalogue, "load", loaded.append)
+    monkeypatch.setattr(catalogue, "motions", contextlib.nullcontext)
+    catalogue.activate_from_environment("poptorch", {catalogue.ENVIRONMENT: catalogue.INERT})
+
+    assert loaded == ["poptorch"]
 
 
 @pytest.mark.parametrize("text", ["", " , "])

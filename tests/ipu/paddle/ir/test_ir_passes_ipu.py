@@ -173,10 +173,7 @@ CANONICALS: Dict[str, Any] = {
     "reshape": (lambda paddle, x: paddle.reshape(x, [-1]), ["popart_constant", "popart_reshape"]),
     "matmul": (lambda paddle, x: paddle.matmul(x, x, transpose_y=True), ["popart_transpose", "popart_matmul"]),
     "not_equal": (lambda paddle, x: paddle.not_equal(x, x), ["popart_equal", "popart_not"]),
-    "layer_norm": (
-        lambda paddle, x: paddle.nn.functional.layer_norm(x, [3]),
-        ["popart_constant", "popart_constant", "popart_groupnormalization_v2"],
-    ),
+    "layer_norm": (lambda paddle, x: paddle.static.nn.layer_norm(x), ["popart_groupnormalization_v2"]),
     "dropout": (lambda paddle, x: paddle.nn.functional.dropout(x, 0.5), ["popart_dropout"]),
     "swish": (lambda paddle, x: paddle.nn.functional.silu(x), ["popart_sigmoid", "popart_mul"]),
     "argmax": (lambda paddle, x: paddle.argmax(x, -1), ["popart_argmax", "popart_cast"]),
