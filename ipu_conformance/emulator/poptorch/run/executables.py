@@ -16,6 +16,7 @@ import torch.utils._pytree as pytree
 
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
+from ipu_conformance.emulator.poptorch.options.enums import ConnectionType
 from ipu_conformance.emulator.poptorch.refusals import models as refusals
 from ipu_conformance.emulator.poptorch.run import calls, executable_files
 
@@ -27,7 +28,10 @@ SUFFIX = ".popef"
 IN_A_FOLDER = "model.poptorch"
 """The file that a folder gets when it is named as the file."""
 
-_RUNNING_ONLY = ("random_seed", "cache_path", "log_dir", "log_cycle_count", "connection_type", "ipu_id", "profile_dir")
+_RUNNING_ONLY = (
+    "random_seed cache_path log_dir log_cycle_count connection_type offline_ipu_version ipu_id use_model profile_dir "
+    "max_repeat_logs model_name show_compilation_progress_bar relax_optimizer_checks source_location_excludes"
+).split()
 """Options that compiling does not depend on."""
 
 
@@ -127,15 +131,24 @@ def _call(contents: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     return tuple(args), kwargs
 
 
+def _connected(options: Options) -> Options:
+    """What was compiled for a device that was not there is loaded where there is one."""
+    if options.connection_type == ConnectionType.Never:
+        options.connectionType(ConnectionType.Always)
+    return options.set(offline_ipu_version=None)
+
+
 def load(filename: str, edit_opts_fn: Optional[Callable[[Options], Any]] = None) -> PoplarExecutor:
-    """The executor of a file that holds its model too; ``edit_opts_fn`` may change the options that it gets."""
+    """The executor of a file that holds its model too; ``edit_opts_fn`` may change what does not need compiling."""
     from ipu_conformance.emulator.poptorch.run import executor as executors
 
     contents = executable_files.read(filename)
     refusals.EXPORTED_ALONE(filename=filename, model=contents["model"])
-    options = contents["options"].clone()
+    options = _connected(contents["options"].clone())
     if edit_opts_fn is not None:
-        edit_opts_fn(options)
+        edited = options.clone()
+        edit_opts_fn(edited)
+        options.set(**{name: getattr(edited, name) for name in _RUNNING_ONLY})
     if contents["training"]:
         executor = executors.trainingModel(contents["model"], options, contents["optimizer"])
     else:

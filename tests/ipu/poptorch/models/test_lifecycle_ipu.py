@@ -359,13 +359,34 @@ def exported(poptorch: Any, path: str, **settings: Any) -> None:
     poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2), **settings)
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["load", "loadExecutable"])
+def test_what_was_compiled_offline_runs_where_it_is_loaded(poptorch: Any, torch: Any, path: str, alone: bool) -> None:
+    """A model that is exported for an offline target is on a device once it is loaded."""
+    model, x = torch.nn.Linear(2, 3), exact.samples(2)
+    offline = poptorch.Options().useOfflineIpuTarget()
+    poptorch.inferenceModel(model, offline).compileAndExport(path, x, export_model=not alone)
+
+    if alone:
+        loaded = poptorch.inferenceModel(model)
+        loaded.loadExecutable(path)
+    else:
+        loaded = poptorch.load(path)
+
+    check.equal(actual=loaded.isAttachedToDevice(), expected=True, what="isAttachedToDevice() after loading")
+    assert_same(loaded(x), model(x), "the output")
+
+
 def test_options_can_be_edited_while_loading(poptorch: Any, path: str) -> None:
-    """edit_opts_fn changes what does not need compiling again."""
-    exported(poptorch, path)
+    """edit_opts_fn changes what does not need compiling again; other changes are ignored."""
+    x, final = exact.samples(3), poptorch.OutputMode.Final
+    executor = poptorch.inferenceModel(torch.nn.Linear(2, 3), poptorch.Options().deviceIterations(3))
+    executor.compileAndExport(path, x)
 
-    loaded = poptorch.load(path, lambda options: options.logCycleCount(True))
+    loaded = poptorch.load(path, lambda options: options.modelName("edited").logCycleCount(True).outputMode(final))
 
-    check.equal(actual=loaded.options.log_cycle_count, expected=True, what="the option that was edited while loading")
+    edited = (loaded.options.model_name, loaded.options.log_cycle_count)
+    check.equal(actual=edited, expected=("edited", True), what="the options that were edited while loading")
+    assert_same(loaded(x), executor(x), "the output")
 
 
 def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any, path: str) -> None:

@@ -355,3 +355,12 @@ register(
     Fault("cache-never-used", "ir", "poptorch.run.executables:digest",
           "every compilation adds a file to the cache", result(lambda digest: f"{digest}{next(_numbers)}")), __name__
 )  # fmt: skip
+register(
+    Fault("loaded-model-stays-offline", "plan", "poptorch.run.executables:_connected",
+          "a model that was exported for an offline target has no device when it is loaded",
+          lambda original, options: options), __name__
+)  # fmt: skip
+register(
+    Fault("compiled-option-edited-while-loading", "streams", "name:poptorch.run.executables:_RUNNING_ONLY",
+          "an executable takes another output mode when it is loaded", lambda names: [*names, "output_mode"]), __name__
+)  # fmt: skip
