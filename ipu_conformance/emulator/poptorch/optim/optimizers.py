@@ -13,6 +13,7 @@ import torch
 
 from ipu_conformance.emulator.poptorch.optim import read, state
 from ipu_conformance.emulator.poptorch.optim.kernels import KERNELS, hyper_parameters
+from ipu_conformance.emulator.poptorch.options.diagnostics import logger
 from ipu_conformance.emulator.poptorch.refusals import optim as refusals
 
 Params = Iterable[Any]
@@ -33,19 +34,14 @@ class VariableAttributes:
         return attr not in self._variable
 
     def markAsConstant(self, attr: str) -> None:
-        """Compile the attribute in; it must be a variable so far."""
-        self._check(attr, constant=False)
+        """Compile the attribute in."""
+        refusals.UNKNOWN_ATTRIBUTE(name=attr, known=self._allowed)
         self._variable = [name for name in self._variable if name != attr]
 
     def markAsVariable(self, attr: str) -> None:
-        """Allow the attribute to change after compiling; it must be a constant so far."""
-        self._check(attr, constant=True)
-        self._variable.append(attr)
-
-    def _check(self, attr: str, *, constant: bool) -> None:
+        """Allow the attribute to change after compiling."""
         refusals.UNKNOWN_ATTRIBUTE(name=attr, known=self._allowed)
-        kind = "variable" if constant else "constant"
-        assert self.isConstant(attr) == constant, f"Attribute {attr} is a {kind} already"
+        self._variable.append(attr)
 
 
 class Optimizer:
@@ -69,17 +65,16 @@ class Optimizer:
         return self._on_device is not None or self._on_host is not None
 
     def get_state_dict(self) -> Dict[str, Any]:
-        """The device's part of ``state_dict`` alone."""
-        whole = self.state_dict()
-        return {name: whole[name] for name in (IPU_STATE, IPU_PARAM)}
+        """What ``state_dict`` gives."""
+        return self.state_dict()
 
     def set_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the device's part alone, now or when the device is attached."""
-        tensors = state.get(IPU_STATE)
+        refusals.STATE_OF_THE_HOST(missing=[name for name in (IPU_STATE, IPU_PARAM) if name not in state])
+        tensors, numbers = state[IPU_STATE], state[IPU_PARAM]
         if tensors is not None:
             self._on_host = {name: value.detach().clone() for name, value in tensors.items()}
             self._upload()
-        numbers = state.get(IPU_PARAM)
         if numbers is not None:
             self._parameters = {name: torch.as_tensor(value).clone() for name, value in numbers.items()}
 
@@ -168,12 +163,6 @@ def _check_device_arguments(values: Mapping[str, Any]) -> None:
                 raise ValueError(f"{name} is {value!r}: it must be True or False")
         elif isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0 or math.isnan(value):
             raise ValueError(f"{name} is {value!r}: it must be a number above 0")
-    types = {values[name] for name in ("accum_type", "velocity_accum_type") if name in values}
-    if values.get("use_combined_accum") and len(types) > 1:
-        raise ValueError(
-            "accum_type and velocity_accum_type differ, but use_combined_accum holds both in one tensor: "
-            "give them the same type, or use separate accumulators"
-        )
 
 
 class SGD(Optimizer, torch.optim.SGD):
@@ -200,6 +189,12 @@ class SGD(Optimizer, torch.optim.SGD):
         max_grad_norm: Optional[Number] = None,
     ) -> None:
         self._begin(locals())
+        if self.use_combined_accum:
+            self.defaults["velocity_scaling"] = self.velocity_scaling
+            for group in self.param_groups:
+                group.setdefault("velocity_scaling", self.velocity_scaling)
+        elif velocity_scaling is not None:
+            logger.warning("velocity_scaling is ignored with separate accumulators: use use_combined_accum=True")
 
 
 class Adam(Optimizer, torch.optim.Adam):
@@ -306,7 +301,7 @@ class _LayerWise(torch.optim.Optimizer):
         kernel = KERNELS["lamb"]
         for group in self.param_groups:
             values = {name: group[name] for name in read.ATTRIBUTES["lamb"]}
-            h = hyper_parameters(**values, bias_correction=self.bias_correction, max_weight_norm=self.max_weight_norm)
+            h = hyper_parameters(**values, bias_correction=self.bias_correction)
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
@@ -320,7 +315,7 @@ class _LayerWise(torch.optim.Optimizer):
 class LAMB(Optimizer, _LayerWise):
     """Adam whose step is scaled, weight by weight, by phi(norm of the weight) / norm of the step.
 
-    phi(z) is min(z, ``max_weight_norm``), or z where that is None.
+    phi(z) is min(z, ``max_weight_norm``); float16 ends at the default.
     """
 
     _ipu_kind = "lamb"
@@ -340,3 +335,9 @@ class LAMB(Optimizer, _LayerWise):
         second_order_momentum_accum_type: Optional[torch.dtype] = None,
     ) -> None:
         self._begin(locals())
+
+    @property
+    def max_weight_norm(self) -> float:
+        """The limit of groups that bring none."""
+        limit: float = self.defaults["max_weight_norm"]
+        return limit

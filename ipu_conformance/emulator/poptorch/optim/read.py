@@ -26,7 +26,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
     "adamw": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2, "maximize": False},
     "rmsprop": {"lr": 1e-2, "alpha": 0.99, "eps": 1e-8, "weight_decay": 0, "momentum": 0, "centered": False,
                 "maximize": False},
-    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2},
+    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2, "max_weight_norm": 65500.0},
 }  # fmt: skip
 """What a group of each kind holds, with the defaults."""
 
@@ -36,7 +36,7 @@ WHOLE: Mapping[str, Mapping[str, Any]] = {
     "adam": {**_WHOLE, **_HALVES, "max_grad_norm": math.inf, "bias_correction": True},
     "adamw": {**_WHOLE, **_HALVES, "max_grad_norm": math.inf, "bias_correction": True},
     "rmsprop": {**_WHOLE, **_HALVES, "use_tf_variant": False},
-    "lamb": {**_WHOLE, **_HALVES, "bias_correction": True, "max_weight_norm": math.inf, "max_grad_norm": math.inf},
+    "lamb": {**_WHOLE, **_HALVES, "bias_correction": True, "max_grad_norm": math.inf},
 }  # fmt: skip
 """What belongs to a whole optimizer of each kind, with the defaults."""
 
@@ -99,6 +99,8 @@ def read(optimizer: Any, parameters: Mapping[str, torch.Tensor]) -> Settings:
         held = tuple(names[id(each)] for each in group["params"] if id(each) in names)
         groups.append(Group(held, values, constants_of(optimizer, kind, values)))
     whole = {name: _attribute(optimizer, name, default) for name, default in WHOLE[kind].items()}
+    if whole.get("use_combined_accum"):
+        whole.update(accum_type=torch.float32, velocity_accum_type=torch.float32)  # one tensor, whatever they say
     if kind in ("adam", "adamw"):
         whole["bias_correction"] = True  # the vendor's AdamW corrects the bias whatever the option says
     return Settings(kind, tuple(groups), whole, constants_of(optimizer, kind, whole))

@@ -149,6 +149,12 @@ TOO_MANY_ARGUMENTS = refuse(
     error=AssertionError,
     sentence=lambda names, number: (f"Too many arguments provided: expected {names} ({len(names)}) but got {number}"),
 )
+PASSED_TWICE = refuse(
+    "poptorch.passed-twice",
+    when=lambda names: names,
+    error=AssertionError,
+    sentence=lambda names: f"Parameter {names[0]} was passed more than once: pass it by position or by name",
+)
 LOSS_SHAPE = refuse(
     "poptorch.loss-shape",
     when=lambda shape: math.prod(shape) != 1,

@@ -26,6 +26,14 @@ UNKNOWN_ATTRIBUTE = refuse(
     error=AssertionError,
     sentence=lambda name, known: f"Attribute {name} cannot be marked: choose one of {', '.join(known)}",
 )
+STATE_OF_THE_HOST = refuse(
+    "poptorch.state-of-the-host",
+    when=lambda missing: missing,
+    error=RuntimeError,
+    sentence=lambda missing: (
+        f"The state of the optimizer has no {missing[0]}: load what state_dict of a poptorch.optim optimizer gave"
+    ),
+)
 ACCUMULATION_TYPE = refuse(
     "poptorch.accumulation-type",
     when=lambda name, value, types: value not in types,

@@ -76,6 +76,8 @@ def bind(
     unknown = [] if takes_names else [name for name in kwargs if name not in names]
     if unknown:
         raise AssertionError(f"Unexpected argument {unknown[0]!r}: the model takes {', '.join(sorted(names))}")
+    twice = [p.name for p in positional[: len(args)] if p.name in kwargs and p.kind is not p.POSITIONAL_ONLY]
+    refusals.PASSED_TWICE(names=twice)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -132,6 +132,14 @@ def test_an_argument_by_name_has_no_position(poptorch: Any, torch: Any) -> None:
         poptorch.inferenceModel(Product())(x, x)
 
 
+def test_an_argument_is_passed_once(poptorch: Any) -> None:
+    """What has a position cannot be passed by name too."""
+    x = exact.samples(1)
+
+    with check.raises(AssertionError, match="more than once", what="x by position and by name"):
+        poptorch.inferenceModel(flexible())(x, x=x)
+
+
 def test_a_missing_argument_is_refused(poptorch: Any) -> None:
     """An argument without a default must be given."""
     with check.raises(poptorch.Error, match="missing", what="a call without x"):

@@ -80,19 +80,31 @@ def test_sending_weights_keeps_the_state(poptorch: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_of_the_device_can_be_moved_alone(poptorch: Any, name: str) -> None:
-    """has_state tells of a state on the device; get_state_dict gives it, and set_state_dict puts it into another."""
+    """has_state tells of a state that was read; get_state_dict gives it, and set_state_dict puts it into another."""
     problem, other = problem_of(poptorch, name), problem_of(poptorch, name)
     before = problem.optimizer.has_state()
     problem.call()
+    problem.optimizer.state_dict()
     taken = problem.optimizer.get_state_dict()
     other.optimizer.set_state_dict(taken)
     moved = other.optimizer.get_state_dict()["ipu_state"]
 
     check.equal(actual=(before, problem.optimizer.has_state()), expected=(False, True), what="has_state")
-    check.equal(actual=sorted(taken), expected=["ipu_param", "ipu_state"], what="what get_state_dict holds")
+    expected = ["ipu_param", "ipu_state", "param_groups", "state"]
+    check.equal(actual=sorted(taken), expected=expected, what="what get_state_dict holds")
     check.equal(actual=sorted(moved), expected=sorted(taken["ipu_state"]), what="the names of the moved state")
     for key, tensor in taken["ipu_state"].items():
         check.identical(actual=moved[key].numpy(), expected=tensor.numpy(), what=key)
+
+
+@pytest.mark.parametrize("load", ["load_state_dict", "set_state_dict"])
+def test_a_state_of_the_host_alone_is_refused(poptorch: Any, torch: Any, load: str) -> None:
+    """An optimizer of PopTorch takes the state of a device, not one of torch's optimizers."""
+    weights = [torch.nn.Parameter(torch.ones(3))]
+    of_torch = torch.optim.SGD(weights, lr=0.5).state_dict()
+
+    with check.raises(RuntimeError, what=f"{load} of the state of torch.optim.SGD"):
+        getattr(poptorch.optim.SGD(weights, lr=0.5), load)(of_torch)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -60,12 +60,14 @@ def test_a_default_that_is_passed_is_variable(poptorch: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_what_was_marked_stays_marked(poptorch: Any, name: str) -> None:
-    """Marking as variable and as constant undo each other and touch no other attribute."""
+    """Marking as variable and as constant undo each other, however often, and touch no other attribute."""
     marked = optimizer(poptorch, name, lr=0.1)
-    marked.variable_attrs.markAsVariable("weight_decay")
+    for attribute in ("weight_decay", "weight_decay", "lr"):
+        marked.variable_attrs.markAsVariable(attribute)
     assert_constant(marked, lr=False, weight_decay=False, loss_scaling=True)
 
-    marked.variable_attrs.markAsConstant("weight_decay")
+    for attribute in ("weight_decay", "loss_scaling"):
+        marked.variable_attrs.markAsConstant(attribute)
 
     assert_constant(marked, lr=False, weight_decay=True, loss_scaling=True)
 
@@ -124,6 +126,22 @@ def test_nesterov_needs_momentum(poptorch: Any) -> None:
     """Nesterov's momentum without momentum raises a ValueError."""
     with check.raises(ValueError, match=r"[Nn]esterov", what="nesterov=True without momentum"):
         optimizer(poptorch, "SGD", nesterov=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "arguments"),
+    [("SGD", "velocity_scaling", {"use_combined_accum": True}), ("LAMB", "max_weight_norm", {})],
+)
+def test_an_added_attribute_can_differ_between_groups(
+    poptorch: Any, torch: Any, name: str, attribute: str, arguments: Mapping[str, Any]
+) -> None:
+    """What PopTorch adds for groups is in each of them: its own value, else that of the optimizer."""
+    groups = [{"params": [torch.nn.Parameter(torch.ones(2))], **each} for each in ({}, {attribute: 4.0}, {})]
+    grouped = getattr(poptorch.optim, name)(groups, lr=0.1, **{attribute: 2.0}, **arguments)
+
+    actual = [group[attribute] for group in grouped.param_groups]
+    check.equal(actual=actual, expected=[2.0, 4.0, 2.0], what=f"{attribute} by group")
+    check.equal(actual=grouped.defaults[attribute], expected=2.0, what=f"{attribute} of a new group")
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -230,3 +230,12 @@ for _name, _what, _change in (
      lambda state: {} if state is None else state),
 ):  # fmt: skip
     register(Fault(_name, "update", f"{OPTIMIZER}.state_dict", _what, _saved(_change)), __name__)
+
+
+@patch("groups-are-all-the-first", "update", "poptorch.optim.optimizers:Optimizer._begin",
+       "every group of an optimizer gets the values of the first")  # fmt: skip
+def _as_the_first(original: Original, optimizer: Any, arguments: Any) -> None:
+    original(optimizer, arguments)
+    first = {name: value for name, value in optimizer.param_groups[0].items() if name != "params"}
+    for group in optimizer.param_groups:
+        group.update(first)
