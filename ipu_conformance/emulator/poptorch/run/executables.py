@@ -29,9 +29,10 @@ IN_A_FOLDER = "model.poptorch"
 """The file that a folder gets when it is named as the file."""
 
 _RUNNING_ONLY = (
-    "random_seed cache_path log_dir log_cycle_count connection_type offline_ipu_version ipu_id use_model profile_dir "
-    "max_repeat_logs model_name show_compilation_progress_bar relax_optimizer_checks source_location_excludes"
-).split()
+    "random_seed", "cache_path", "log_dir", "log_cycle_count", "connection_type", "offline_ipu_version", "ipu_id",
+    "use_model", "profile_dir", "max_repeat_logs", "model_name", "show_compilation_progress_bar",
+    "relax_optimizer_checks", "source_location_excludes",
+)  # fmt: skip
 """Options that compiling does not depend on."""
 
 
