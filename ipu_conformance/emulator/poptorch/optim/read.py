@@ -139,6 +139,7 @@ def _attribute(optimizer: Any, name: str, default: Any) -> Any:
     return default if value is None else value
 
 
+_IGNORING = "Ignoring unexpected"
 _seen: weakref.WeakKeyDictionary[Any, Set[str]] = weakref.WeakKeyDictionary()
 """The lines that were written for the models that share some options."""
 
@@ -154,7 +155,7 @@ def oddities(optimizer: Any) -> List[str]:
     """A line for attributes that the device ignores, and for a subclass that it treats as its base."""
     found = [(f"group {number} attribute", names) for number, names in enumerate(unexpected_in_groups(optimizer))]
     lines = [
-        f"Ignoring unexpected {what} in {type(optimizer).__name__} optimizer: {names}"
+        f"{_IGNORING} {what} in {type(optimizer).__name__} optimizer: {names}"
         for what, names in (*found, ("optimizer attribute", unexpected(optimizer)))
         if names
     ]
@@ -168,10 +169,14 @@ def oddities(optimizer: Any) -> List[str]:
 
 
 def _unsaid(lines: Sequence[str], options: Any) -> List[str]:
-    """The lines that a model with these options has not logged yet; they count as logged from now on."""
+    """The lines that a model with these options has not logged yet; they count as logged from now on.
+
+    What an optimizer holds when a model is wrapped is what is expected of it.
+    """
+    expected = _IGNORING if options is not None and options not in _seen else "\0"
     seen = set() if options is None else _seen.setdefault(options, set())
-    fresh = [line for line in lines if line not in seen]
-    seen.update(fresh)
+    fresh = [line for line in lines if line not in seen and not line.startswith(expected)]
+    seen.update(lines)
     return fresh
 
 

@@ -15,7 +15,7 @@ from ipu_conformance.emulator.poptorch.compile import compiled as compiling
 from ipu_conformance.emulator.poptorch.compile import observers
 from ipu_conformance.emulator.poptorch.compile.blocks import module_repr
 from ipu_conformance.emulator.poptorch.optim.read import check_weights
-from ipu_conformance.emulator.poptorch.optim.update import changed_constants, rule_for
+from ipu_conformance.emulator.poptorch.optim.update import DeviceUpdate, changed_constants, rule_for
 from ipu_conformance.emulator.poptorch.options import Options
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error, logger
 from ipu_conformance.emulator.poptorch.options.enums import ConnectionType, MeanReductionStrategy, OutputMode
@@ -59,8 +59,11 @@ class PoplarExecutor(Inspection):
         self._options = _resolved(Options() if options is None else options, training)
         self._training = training
         self._optimizer = optimizer
+        self._rule: Optional[DeviceUpdate] = None
+        """The optimizer as it was when it was set: later changes to it are not seen."""
         if training:
             self._options = _reduced(self._options, self._update_rule(optimizer))
+            self._rule = self._update_rule(optimizer)
         self._compiled: Optional[compiling.Compiled] = None
         self._attached = False
         self._dirty = False
@@ -180,20 +183,19 @@ class PoplarExecutor(Inspection):
         if self._training:
             with wrapping.untouched():
                 check_weights(self._optimizer, dict(self._plain.named_parameters()))
-        update = self._update_rule(self._optimizer) if self._training else None
         with wrapping.untouched():
             self._compiled = compiling.compile_model(
                 self._plain,
                 call,
                 self._options,
                 training=self._training,
-                update=update,
+                update=self._rule,
                 weights=weights,
                 seed=self._seed,
             )
         self._compiled.machine.runs = self._runs
 
-    def _update_rule(self, optimizer: Any) -> Any:
+    def _update_rule(self, optimizer: Any) -> DeviceUpdate:
         with wrapping.untouched():
             return rule_for(optimizer, dict(self._plain.named_parameters()), self._options)
 
@@ -301,13 +303,15 @@ class PoplarExecutor(Inspection):
         if not self._training:
             raise Error("setOptimizer was called on an inference model: it has no optimizer")
         rule = self._update_rule(optimizer)
-        if self._compiled is not None:
+        if self._compiled is None:
+            self._options = _reduced(self._options, rule)
+        else:
             changed_constants(self._compiled.update, rule)
             self._compiled.update = rule
             self._compiled.machine.set_update(rule)
             if self._attached and optimizer is not self._optimizer:
                 _exchange_state(optimizer, self._compiled, "to_device")
-        self._optimizer = optimizer
+        self._optimizer, self._rule = optimizer, rule
 
     # Random numbers.
 

@@ -239,3 +239,11 @@ def _as_the_first(original: Original, optimizer: Any, arguments: Any) -> None:
     first = {name: value for name, value in optimizer.param_groups[0].items() if name != "params"}
     for group in optimizer.param_groups:
         group.update(first)
+
+
+@patch("optimizer-read-when-compiled", "update", "poptorch.run.executor:PoplarExecutor._make_ready",
+       "a change to an optimizer that was not set again counts when the model is compiled")  # fmt: skip
+def _read_again(original: Original, executor: Any, call: Any) -> None:
+    if executor._training:
+        executor.setOptimizer(executor._optimizer)
+    original(executor, call)
