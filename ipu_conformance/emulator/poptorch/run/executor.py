@@ -318,8 +318,9 @@ class PoplarExecutor(Inspection):
     @property
     def rng_state(self) -> List[int]:
         """The state of the device's random numbers: setting what was read makes runs draw the same again."""
-        self._require_device()
-        machine = self.compiled.machine
+        if self._compiled is None:
+            raise Error(NOT_COMPILED)
+        machine = self._compiled.machine
         return [machine.seed, machine.runs]
 
     @rng_state.setter

@@ -140,13 +140,15 @@ def test_a_random_state_can_be_restored(poptorch: Any, torch: Any) -> None:
 
 
 def test_the_random_state_survives_detaching(poptorch: Any, torch: Any) -> None:
-    """A model that was detached goes on drawing where it was."""
+    """A model that was detached goes on drawing where it was; what it would draw can be read meanwhile."""
     results = []
     for detach in (False, True):
         trainer, x = dropping(poptorch, options=poptorch.Options().randomSeed(3)), torch.ones(1, WIDTH)
         trainer(x)
         if detach:
+            state = trainer.rng_state
             trainer.detachFromDevice()
+            check.equal(actual=trainer.rng_state, expected=state, what="rng_state of a detached model")
         results.append(trainer(x)[0])
 
     assert_same(results[1], results[0], "the output after detaching")

@@ -77,8 +77,10 @@ def test_options_do_not_hide_anything_from_another_model(
 ) -> None:
     """An odd attribute is reported once per model: again for other options, not again for the same."""
     optimizer = torch.optim.SGD(weights.values(), lr=0.1)
-    optimizer.colour = "red"
     first, second = Options(), Options()
+    for options in (first, second):
+        update.rule_for(optimizer, weights, options)
+    optimizer.colour = "red"
     for options in (first, first, second):
         update.rule_for(optimizer, weights, options)
 
