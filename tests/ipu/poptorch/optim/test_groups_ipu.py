@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Tuple[Mapping[str, Any], ...]] = {
     ),
     "Adam": _ADAM,
     "AdamW": _ADAM,
-    "LAMB": _ADAM,
+    "LAMB": tuple({**each, "max_weight_norm": limit} for each, limit in zip(_ADAM, (0.5, 2.0, 64.0, 1.0))),
     "RMSprop": (
         {"alpha": 0.9, "eps": 0.01, "momentum": 0.5, "weight_decay": 0.1},
         {"alpha": 0.5, "eps": 0.1, "momentum": 0.25, "weight_decay": 0.3},
