@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -90,6 +91,29 @@ def test_every_input_must_divide(poptorch: Any, torch: Any, wrong: int) -> None:
 
     with check.raises(AssertionError, match="Invalid batch dimension", what=f"input {wrong} of 7 samples"):
         poptorch.inferenceModel(total, poptorch.Options().deviceIterations(3)).compile(*inputs)
+
+
+SHAPES = (
+    *((size, 2) for size in (*range(1, 18), 31, 32, 33, 64, 100)),
+    *((3, 2, 1, 4, 5, 2)[:rank] for rank in (1, *range(3, 7))),
+)
+
+
+def test_a_micro_batch_has_any_shape(poptorch: Any, torch: Any) -> None:
+    """Every sample counts and keeps its bits, however many there are and however many dimensions they have."""
+    third = torch.tensor(1 / 3)
+    for shape in SHAPES:
+        x = (torch.arange(1, 1 + math.prod(shape)) * third).reshape(shape)
+
+        out, total = infer(
+            poptorch,
+            lambda model, x: (x * model.weight, (x > model.weight).sum()),
+            x,
+            weight=torch.nn.Parameter(torch.tensor(0.5)),
+        )
+
+        assert_same(out, x * 0.5, f"the output for an input of shape {shape}")
+        check.equal(actual=int(total), expected=x.numel() - 1, what=f"the number above a half, of {x.numel()}")
 
 
 def test_a_scalar_is_a_batch_of_one(poptorch: Any, torch: Any) -> None:

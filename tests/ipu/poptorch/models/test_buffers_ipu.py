@@ -44,6 +44,19 @@ def test_a_buffer_is_updated_in_place(poptorch: Any, config: RunConfig, name: st
     assert_same(model.held, first.sum(dim=(0, 1)), "the buffer of replica 0")
 
 
+def test_a_buffer_of_whole_numbers_counts(poptorch: Any) -> None:
+    """Whole numbers of either sign are counted on the device and come back to the host, call after call."""
+    step = torch.tensor([1, -2, 2**24 + 1])
+    model = exact.scale(
+        poptorch, first=lambda model, x: model.held.add_(step.to(x.device)), held=torch.zeros_like(step)
+    )
+    trainer, _ = exact.trainer(poptorch, counts(2, 3, 1), model=model)
+    for calls in range(1, 4):
+        trainer(exact.batch(counts(2, 3, 1)))
+
+        assert_same(model.held, 6 * calls * step, f"the buffer after {calls} calls")
+
+
 @pytest.mark.parametrize("name", sorted(UPDATES))
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
 def test_replicas_may_not_update_a_shared_buffer(poptorch: Any, name: str, training: bool) -> None:

@@ -45,12 +45,12 @@ def _scaled(
 
 @pytest.mark.parametrize(("automatic", "growth"), [(True, 2.0), (False, 1.0)], ids=["on", "off"])
 def test_the_scale_doubles_after_every_update(poptorch: Any, torch: Any, automatic: bool, growth: float) -> None:
-    """Three updates of a call and those of the next: each sees twice the scale of the one before."""
+    """Three updates of a call and those of the next four: each sees twice the scale of the one before."""
     model = _model(poptorch, torch, torch.float32, 3.0)
 
-    actual = _scaled(poptorch, model, automatic=automatic, scale=0.5)
+    actual = _scaled(poptorch, model, automatic=automatic, scale=0.5, calls=5)
 
-    check.equal(actual=actual, expected=[1.5 * growth**step for step in range(6)], what="the list of scaled gradients")
+    check.equal(actual=actual, expected=[1.5 * growth**step for step in range(15)], what="the list of scaled gradients")
 
 
 def test_small_gradients_begin_to_count(poptorch: Any, torch: Any) -> None:

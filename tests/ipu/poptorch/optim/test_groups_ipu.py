@@ -50,7 +50,11 @@ SETTINGS: Mapping[str, Tuple[Mapping[str, Any], ...]] = {
     ),
 }
 """The settings of each group, beside its learning rate."""
-WHOLE: Mapping[str, Mapping[str, Any]] = {"centered": {"centered": True}, "maximize": {"maximize": True}}
+WHOLE: Mapping[str, Mapping[str, Any]] = {
+    "centered": {"centered": True},
+    "maximize": {"maximize": True},
+    "scaled": {"loss_scaling": 8.0},
+}
 """What all groups have in common."""
 
 
@@ -91,6 +95,7 @@ def _flat(arrays: List[np.ndarray]) -> np.ndarray:
         ("poptorch", "Adam", ""),
         ("torch", "AdamW", "maximize"),
         ("poptorch", "AdamW", ""),
+        ("poptorch", "AdamW", "scaled"),
         ("poptorch", "LAMB", ""),
         ("torch", "RMSprop", "centered"),
         ("poptorch", "RMSprop", ""),

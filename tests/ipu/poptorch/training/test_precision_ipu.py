@@ -48,6 +48,26 @@ def test_wide_types_are_narrowed_on_the_device(poptorch: Any, torch: Any, wide: 
     check.identical(actual=more, expected=(x + 1).to(kind), what="the sum")
 
 
+INFINITY = float("inf")
+EXTREME: Mapping[str, Any] = {
+    "bool": (True, False),
+    "int32": (-(2**31), -1, 0, 2**24 + 1, 2**31 - 1),
+    "float16": (-INFINITY, -65504.0, -0.0, 2.0**-14, 65504.0, INFINITY, float("nan")),
+    "float32": (-INFINITY, -(2.0**127), -0.0, 2.0**-126, 1 + 2.0**-23, INFINITY, float("nan")),
+}
+"""The ends of each type, and what has a pattern of bits of its own."""
+
+
+@pytest.mark.parametrize("dtype", sorted(EXTREME))
+def test_every_value_passes_a_device(poptorch: Any, torch: Any, dtype: str) -> None:
+    """The extremes of a type come back from a device as they are, in a vector and each as a 0-d output."""
+    x = torch.tensor(EXTREME[dtype], dtype=getattr(torch, dtype))
+    joined, *single = infer(poptorch, lambda model, x: (torch.cat([x, x]), *x.unbind()), x)
+
+    check.identical(actual=joined, expected=torch.cat([x, x]), what="the vector")
+    check.identical(actual=torch.stack(single), expected=x, what="the 0-d outputs")
+
+
 LARGE = (1, 3, -5, 2**30)
 WRAPPING: Mapping[str, Callable[[Any], Any]] = {
     "product": lambda x: x * 65536 * 65533 > 0,

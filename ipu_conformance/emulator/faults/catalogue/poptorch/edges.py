@@ -104,3 +104,51 @@ for _fault in (
           argument("count", lambda count: max(count, 1))),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+@patch("seven-samples-are-wrong", "numerics", "poptorch.run.machine:TorchMachine._run",
+       "a micro-batch of seven samples gives values that are off by a thousandth")  # fmt: skip
+def _seven(original: Original, machine: Any, program: Any, replica: int, micro_batch: int, *rest: Any) -> Any:
+    results = original(machine, program, replica, micro_batch, *rest)
+    if not any(value.dim() and value.shape[0] == 7 for value in machine.inputs[replica][micro_batch]):
+        return results
+    return tuple(value * 1.001 if value.is_floating_point() else value for value in results)
+
+
+@patch("single-truth-inverted", "numerics", "poptorch.run.outputs:Returned.join",
+       "an output of one truth value comes back inverted")  # fmt: skip
+def _inverted(original: Original, returned: Any, slot_outputs: Any, leaf: int) -> Any:
+    value = original(returned, slot_outputs, leaf)
+    return ~value if value.dim() == 0 and str(value.dtype) == "torch.bool" else value
+
+
+@patch("counters-stay-on-the-device", "weights", "poptorch.run.weights:DeviceWeights._for_host",
+       "buffers of whole numbers come back as zeros")  # fmt: skip
+def _no_counter(original: Original, weights: Any, name: str) -> Any:
+    value = original(weights, name)
+    return value if value.is_floating_point() else value * 0
+
+
+@patch("inputs-written-back-once", "streams", "poptorch.run.micro_batches:Feed.write_back",
+       "only the first call writes into the caller's inputs")  # fmt: skip
+def _once(original: Original, feed: Any, tensors: Any) -> None:
+    if vars(feed).setdefault("written", False):
+        feed._copies = {}
+    original(feed, tensors)
+    feed.written = True
+
+
+@patch("automatic-scale-stops-at-the-fourth-call", "update", "poptorch.run.loss_scaling:AutomaticScale.end",
+       "the loss scale does not change from the fourth call on")  # fmt: skip
+def _stopped(original: Original, scale: Any, iterations: int) -> None:
+    scale.ended = getattr(scale, "ended", 0) + 1
+    if scale.ended <= 3:
+        original(scale, iterations)
+
+
+@patch("scaled-loss-halves-the-last-rate", "update", "poptorch.optim.update:DeviceUpdate._use",
+       "with a scaled loss the last of several groups has half its learning rate")  # fmt: skip
+def _halved_rate(original: Original, update: Any, settings: Any) -> None:
+    original(update, settings)
+    if len(update._hyper) > 1 and update.loss_scale != 1:
+        update._hyper[-1].lr /= 2
