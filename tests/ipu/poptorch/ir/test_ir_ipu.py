@@ -389,6 +389,16 @@ def test_a_border_is_crossed_both_ways(graph_of: GraphOf) -> None:
     check.equal(actual=sorted(ways), expected=[("0", "1")] * 2 + [("1", "0")] * 2, what="the sorted list of copies")
 
 
+def test_operands_have_one_type(poptorch: Any, torch: Any) -> None:
+    """What is narrower than the other operand is cast before they are added."""
+    model = poptorch.inferenceModel(as_model(lambda model, x, y: x + y))
+    model.compile(torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.float16))
+    ir = read(model)
+
+    types = [[ir.tensors[name].dtype for name in op.inputs] for op in ir.ops if op.type == "Add"]
+    check.equal(actual=types, expected=[["FLOAT", "FLOAT"]], what="the types of what is added")
+
+
 @pytest.mark.parametrize(("kind", "ipus"), [("Serial", {0}), ("Parallel", {0, 1})])
 def test_phases_are_marked(poptorch: Any, torch: Any, kind: str, ipus: Any) -> None:
     """With phased execution an op carries its phase and no stage, and values are copied between IPUs only."""

@@ -174,3 +174,8 @@ for _fault in (
           result(lambda peak: peak // 2)),
 ):  # fmt: skip
     register(_fault, __name__)
+register(
+    Fault("poptorch-ir-nothing-cast", "ir", "poptorch.ir.forward:Forward.cast",
+          "operands keep their types where others are needed", lambda original, forward, node, name, dtype: name),
+    __name__,
+)  # fmt: skip
