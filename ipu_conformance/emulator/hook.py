@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ipu_conformance.emulator.tensorflow import surface as tensorflow_surface
+from ipu_conformance.emulator.tensorflow.legacy import stock as tensorflow_stock
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class FrontEnd:
 
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Our package for each vendor name."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Where a module is that the vendor's version of the framework has elsewhere; one that is there comes first."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """For a module of the framework, our ``module:function`` that is called with it as soon as it is imported."""
     switches: Mapping[str, Tuple[str, str]] = field(default_factory=dict)
@@ -97,12 +100,15 @@ FRONT_ENDS: Mapping[str, FrontEnd] = {
             "keras.optimizer_v2": "ipu_conformance.emulator.tensorflow.legacy.optimizer_v2",
             **{f"{name}.ipu": f"{TENSORFLOW}.keras" for name in (*KERAS, "tensorflow.keras")},
         },
+        moved=tensorflow_stock.MODULES,
         changes={
+            **dict.fromkeys(tensorflow_stock.NAMES, f"{tensorflow_stock.__name__}:change_names"),
             "tensorflow": f"{TENSORFLOW_ACTIVATION}:change_tensorflow",
             "tensorflow.python.eager.context": f"{TENSORFLOW_ACTIVATION}:change_context",
             "tensorflow.python.eager.polymorphic_function.polymorphic_function": (
                 f"{TENSORFLOW_ACTIVATION}:change_functions"
             ),
+            "tensorflow.python.compiler.xla.xla": f"{TENSORFLOW_ACTIVATION}:change_compilation",
             "tensorflow.python.autograph.pyct.error_utils": f"{TENSORFLOW_ACTIVATION}:change_errors",
             "tensorflow.python.ops.while_loop": f"{TENSORFLOW_ACTIVATION}:change_loops",
             "tensorflow.python.client.session": f"{TENSORFLOW_ACTIVATION}:change_session",
@@ -159,9 +165,32 @@ class AliasFinder(importlib.abc.MetaPathFinder):
     ) -> Optional[importlib.machinery.ModuleSpec]:
         """The spec of an aliased module."""
         real = self.real_name(fullname)
-        if real is None or importlib.util.find_spec(real) is None:
+        if real is None or not _is_there(real):
             return None
         return importlib.machinery.ModuleSpec(fullname, _AliasLoader(real), is_package=True)
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module can be imported; not if the package around it is missing."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class MovedFinder(AliasFinder):
+    """Finds a module under the name that it had, and what lies below it, unless there is a module of that name."""
+
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        """The spec of a module that has moved."""
+        if fullname in self.aliases:
+            stays = importlib.machinery.PathFinder.find_spec(fullname, path, target) is not None
+        else:
+            above = next((name for name in self.aliases if fullname.startswith(name + ".")), None)
+            stays = above is None or getattr(sys.modules.get(above), "__name__", above) == above
+        return None if stays else super().find_spec(fullname, path, target)
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -224,6 +253,7 @@ def _change(module: ModuleType, change: str) -> None:
 
 
 _FINDER = AliasFinder()
+_MOVED_FINDER = MovedFinder()
 _CHANGER = ChangeFinder()
 
 
@@ -232,6 +262,13 @@ def alias(names: Mapping[str, str]) -> None:
     _FINDER.aliases.update(names)
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
+
+
+def move(names: Mapping[str, str]) -> None:
+    """Make each name lead to another module from now on, unless there is a module of that name."""
+    _MOVED_FINDER.aliases.update(names)
+    if _MOVED_FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _MOVED_FINDER)
 
 
 def change(functions: Mapping[str, str]) -> None:
@@ -253,6 +290,7 @@ def install(framework: str) -> None:
         if importlib.util.find_spec(module) is not None:
             os.environ.setdefault(variable, value)
     alias(front_end.aliases)
+    move(front_end.moved)
     change(front_end.changes)
 
 
@@ -263,8 +301,9 @@ def uninstall() -> None:
     """
     for name in [name for name in sys.modules if _FINDER.real_name(name) is not None]:
         del sys.modules[name]
-    _FINDER.aliases.clear()
+    for finder in (_FINDER, _MOVED_FINDER):
+        finder.aliases.clear()
     _CHANGER.changes.clear()
-    for finder in (_FINDER, _CHANGER):
+    for finder in (_FINDER, _MOVED_FINDER, _CHANGER):
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)

@@ -84,6 +84,11 @@ def change_functions(functions: ModuleType) -> None:
         setattr(function, DONE, True)
 
 
+def change_compilation(xla: ModuleType) -> None:
+    """What ``xla.compile`` compiles in the scope of an IPU runs there, as what ``ipu_compiler.compile`` does."""
+    _replace(xla, "compile", _compiling_for_ipus)
+
+
 def change_errors(errors: ModuleType) -> None:
     """Our exceptions keep their types when they pass a converted function; stock only keeps Python's own."""
     _replace(errors.ErrorMetadataBase, "create_exception", _keeping_types)
@@ -167,6 +172,15 @@ def _revealing_compilation(own: Callable[..., Any]) -> Callable[..., Any]:
             _thread_state.revealing = False
 
     return reveal
+
+
+def _compiling_for_ipus(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def compiled(computation: Any, inputs: Any = None) -> Any:
+        compiler = importlib.import_module("ipu_conformance.emulator.tensorflow.compile.compiler")
+        return (compiler.compile if compiler.in_scope() else own)(computation, inputs)
+
+    return compiled
 
 
 def _keeping_types(own: Callable[..., Any]) -> Callable[..., Any]:

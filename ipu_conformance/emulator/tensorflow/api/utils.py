@@ -32,9 +32,9 @@ export_inputs_to_file = _unavailable_function("export_inputs_to_file", _EXPORTED
 class SyntheticDataCategory(Enum):
     """What data that never leaves or reaches the host can stand for."""
 
-    Infeed = 0
-    Outfeed = 1
-    Seed = 2
+    Seed = 0
+    Infeed = 1
+    Outfeed = 2
     HostEmbedding = 3
     Parameters = 4
 

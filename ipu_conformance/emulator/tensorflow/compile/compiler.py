@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 from tensorflow.python.framework import device_spec, func_graph, ops
 
 from ipu_conformance.emulator.core.plan import plan
@@ -33,6 +34,11 @@ def compile(computation: Callable[..., Any], inputs: Optional[Sequence[Any]] = N
     if replicas.inside() or isinstance(ops.get_default_graph(), func_graph.FuncGraph):
         return _inline(functions.converted(computation), given)
     return _in_graph(computation, given)
+
+
+def in_scope() -> bool:
+    """Whether what is made here belongs to an IPU by the scope around it."""
+    return "IPU" in (context.context().device_name or "") if tf.executing_eagerly() else bool(_device())
 
 
 def _inline(computation: Callable[..., Any], inputs: List[Any]) -> Any:

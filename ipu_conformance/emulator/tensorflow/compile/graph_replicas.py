@@ -41,6 +41,8 @@ class GraphProgram:
         if self.replicas > 1:
             for variable in _of_graph(ops.get_default_graph()):
                 self._made(variable)
+        for variable in self._variables.values():
+            _forget(variable, self.replicas)
 
         def program(*own: Any) -> List[Any]:
             return self._results(scope, own)[0]
@@ -124,6 +126,13 @@ def _all_assigned(variable: Any, value: Any) -> Any:
     for other in variable.__dict__["_others"].values():
         _write(other, value)
     return tf.constant(True)
+
+
+def _forget(variable: Any, replicas: int) -> None:
+    """Drop the values of replicas that an earlier build had: no run writes them, and none may read them."""
+    others = variable.__dict__.get("_others", {})
+    for number in [number for number in others if number >= replicas]:
+        del others[number]
 
 
 def _read(variable: Any) -> Any:

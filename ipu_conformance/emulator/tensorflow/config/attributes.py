@@ -21,8 +21,8 @@ class DeviceConnectionType(Enum):
 
     ALWAYS = 0
     ON_DEMAND = 1
-    PRE_COMPILE = 2
-    NEVER = 3
+    NEVER = 2
+    PRE_COMPILE = 3
 
 
 class ExecutionProfileType(Enum):

@@ -43,6 +43,16 @@ def test_tensors_come_back_in_order(tf: Any, ipu: Any, session: Any, returned: A
     check.equal(actual=actual, expected=expected, what="what the computation returns")
 
 
+def test_xla_compiles_for_the_device_of_its_scope(tf: Any, ipu: Any, session: Any) -> None:
+    """In the scope of an IPU ``xla.compile`` is ``ipu_compiler.compile``: a loop may take from an infeed."""
+    queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices([1.0, 2.0, 4.0, 8.0]))
+    with ipu.scopes.ipu_scope("/device:IPU:0"):
+        (total,) = tf.xla.experimental.compile(lambda: ipu.loops.repeat(3, lambda t, x: t + x, [0.5], queue))
+    session.run(queue.initializer)
+
+    check.equal(actual=session.run(total), expected=7.5, what="the sum of three elements")
+
+
 @pytest.mark.parametrize("kind", ["nothing", "operation"])
 def test_effects_come_back_as_an_operation(tf: Any, ipu: Any, session: Any, kind: str) -> None:
     """A computation that returns no tensor becomes an operation, which runs all of it."""

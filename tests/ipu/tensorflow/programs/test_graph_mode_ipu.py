@@ -226,8 +226,8 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
     check_trained(Trained(kernels, losses), 2, counts(1, 4, replicas))
 
 
-def _configured_after_building(tf: Any, ipu: Any, configure: Any) -> None:
-    """A program on four replicas, for which the system is configured after its graph was built, is as specified."""
+def _configured_after_building(tf: Any, ipu: Any, configure: Any, ipus: int = 4) -> None:
+    """A program for whose replicas the system is configured after its graph was built is as specified."""
     v1, rows = tf.compat.v1, samples(24)
     with tf.Graph().as_default(), v1.Session() as session:
         queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows))
@@ -236,20 +236,25 @@ def _configured_after_building(tf: Any, ipu: Any, configure: Any) -> None:
         def body(total: Any, x: Any) -> Any:
             weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
             mean = ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(0.5))
-            return total + x, out.enqueue({"element": x, "twice": 2 * x}), mean.minimize(weight * x, var_list=[weight])
+            added = v1.get_variable("added", initializer=0.0, use_resource=True, trainable=False).assign_add(x)
+            step = mean.minimize(weight * x, var_list=[weight])
+            return total + x, out.enqueue({"element": x, "twice": 2 * x}), step, added.op
 
         with ipu.scopes.ipu_scope("/device:IPU:0"):
             (result,) = ipu.ipu_compiler.compile(lambda: [ipu.loops.repeat(3, body, [0.0], queue)])
         taken, start = out.dequeue(), queue.initializer
-        weight = v1.global_variables()[0]
-        configure(4)
+        variables = {variable.op.name: variable for variable in v1.global_variables()}
+        configure(ipus)
         session.run([v1.global_variables_initializer(), start])
-        total, outfed, trained_weight = session.run(result), session.run(taken), session.run(weight)
+        total, outfed = session.run(result), session.run(taken)
+        trained_weight, added = session.run([variables["weight"], variables["added"]])
 
-    expected = rows[:12].reshape(3, 4)
-    check.identical(actual=outfed["element"], expected=expected, what="the elements by iteration and replica")
-    check.identical(actual=outfed["twice"], expected=2 * expected, what="twice the elements")
+    expected = rows[: 3 * ipus].reshape(3, ipus)
+    shape = expected.shape if ipus > 1 else (3,)
+    check.identical(actual=outfed["element"], expected=expected.reshape(shape), what="the elements by iteration")
+    check.identical(actual=outfed["twice"], expected=2 * expected.reshape(shape), what="twice the elements")
     check.identical(actual=total, expected=expected[:, 0].sum(), what="the sum of replica 0")
+    check.identical(actual=added, expected=expected[:, 0].sum(), what="what replica 0 added to a variable")
     moved = np.float32(1 - 0.5 * expected.astype(np.float64).mean(axis=1).sum())
     check.identical(actual=trained_weight, expected=moved, what="the weight after three steps of means over replicas")
 
@@ -260,11 +265,13 @@ def test_a_graph_may_be_built_before_the_system_is_configured(tf: Any, ipu: Any,
     _configured_after_building(tf, ipu, configure)
 
 
-@pytest.mark.parametrize("before", [1, 2, 8])
-def test_a_graph_may_be_built_under_another_configuration(tf: Any, ipu: Any, configure: Any, before: int) -> None:
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (8, 4), (4, 1)], ids=["1", "2", "8", "4-1"])
+def test_a_graph_may_be_built_under_another_configuration(
+    tf: Any, ipu: Any, configure: Any, before: int, after: int
+) -> None:
     """The replicas of a program are not those of the configuration in force when it was built."""
     configure(before)
-    _configured_after_building(tf, ipu, configure)
+    _configured_after_building(tf, ipu, configure, after)
 
 
 class Steps:

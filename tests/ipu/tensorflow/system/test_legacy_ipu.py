@@ -8,6 +8,7 @@ is asked.
 from __future__ import annotations
 
 import importlib
+import operator
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -241,6 +242,68 @@ def test_optimizers_have_their_old_modules(tf: Any, ipu: Any, name: str) -> None
     check.equal(actual=actual, expected=True, what=f"whether keras.optimizer_v2.{name}.{known} is Keras' own")
 
 
+MOVED = {
+    "tensorflow.python.ops.array_ops:unstack": "unstack",
+    "tensorflow.python.ops.control_flow_ops:cond": "compat.v1.cond",
+    "tensorflow.python.ops.control_flow_ops:switch_case": "switch_case",
+    "tensorflow.python.ops.control_flow_ops:while_loop": "compat.v1.while_loop",
+    "tensorflow.python.framework.ops:IndexedSlices": "IndexedSlices",
+    "tensorflow.python.framework.ops:Tensor": "Tensor",
+    "tensorflow.python.data.ops.dataset_ops:Options": "data.Options",
+    "tensorflow.python.distribute.distribution_strategy_context:get_strategy": "distribute.get_strategy",
+    "tensorflow.python.layers.normalization:batch_normalization": "compat.v1.layers.batch_normalization",
+    "tensorflow.python.training.tracking.util:Checkpoint": "train.Checkpoint",
+    "keras.engine.training:Model": "keras.Model",
+    "keras.layers.core:Dropout": "keras.layers.Dropout",
+    "keras.layers.normalization.layer_normalization:LayerNormalization": "keras.layers.LayerNormalization",
+    "keras.utils.np_utils:to_categorical": "keras.utils.to_categorical",
+}
+"""Names inside of TensorFlow 2.6, which the vendor's modules import, and what is public of them."""
+
+
+@pytest.mark.parametrize("place", MOVED)
+def test_names_of_the_vendor_s_tensorflow_are_found(tf: Any, ipu: Any, place: str) -> None:
+    """What the vendor's version of TensorFlow has in a module can be had from there."""
+    module, _, name = place.partition(":")
+
+    actual = getattr(importlib.import_module(module), name)
+    check.equal(actual=actual, expected=operator.attrgetter(MOVED[place])(tf), what=place)
+
+
+PLUGIN = "tensorflow.compiler.plugin.poplar"
+MESSAGES = {
+    "DeviceConnectionType": "IpuDeviceConnectionType",
+    "ExecutionProfileType": "IpuExecutionProfileType",
+    "SchedulingAlgorithm": "IpuSchedulingAlgorithm",
+    "SelectionOrder": "IpuSelectionOrder",
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_enumerations_have_the_numbers_of_their_messages(ipu: Any, name: str) -> None:
+    """A member of an enumeration is the number that the compiler knows it by."""
+    messages = importlib.import_module(f"{PLUGIN}.driver.config_pb2")
+
+    actual = {member.name: member.value for member in getattr(ipu.config, name)}
+    check.equal(actual=actual, expected=dict(getattr(messages, MESSAGES[name]).items()), what=name)
+
+
+def test_operations_are_in_the_vendor_s_modules(tf: Any, ipu: Any, configure: Any) -> None:
+    """What functions of the API are made of can be called by itself; the rest can be imported, and refuses a call."""
+    configure(3)
+    operations = {
+        name: importlib.import_module(f"{PLUGIN}.ops.gen_{name}_ops") for name in ("ipu", "popnn", "functional")
+    }
+    numbers = tf.constant([-2.0, 0.5, 3.0])
+
+    check.equal(actual=int(operations["ipu"].ipu_get_num_devices("/device:IPU:0")), expected=3, what="the IPUs")
+    check.identical(
+        actual=operations["popnn"].ipu_gelu(numbers).numpy(), expected=ipu.nn_ops.gelu(numbers).numpy(), what="gelu"
+    )
+    with check.raises(NotImplementedError, match="pipeline", what="an operation that only Poplar has"):
+        operations["functional"].pipeline()
+
+
 READERS = {
     "extract_all_strings_from_event_trace": "",
     "extract_all_types_from_event_trace": [],
@@ -253,12 +316,16 @@ READERS = {
 
 def test_a_trace_of_events_is_empty(tf: Any, ipu: Any, said: Any) -> None:
     """Programs of SDK 1.x fetch a trace of events and read it; here it has none, and the log says so."""
-    operations = importlib.import_module("tensorflow.compiler.plugin.poplar.ops.gen_ipu_ops")
+    operations = importlib.import_module(f"{PLUGIN}.ops.gen_ipu_ops")
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         events = session.run(operations.ipu_event_trace())
 
     found = {name: getattr(ipu.utils, name)(events) for name in READERS}
     check.equal(actual=found, expected=READERS, what="what is read of a trace")
+    event = importlib.import_module(f"{PLUGIN}.driver.trace_pb2").IpuTraceEvent
+    read = event.FromString(event(type=event.COMPILE_END, compile_end={"duration": 7}).SerializeToString())
+    actual = (read.type, read.compile_end.duration, read.WhichOneof("msg"))
+    check.equal(actual=actual, expected=(1, 7, "compile_end"), what="an event that is read from its bytes")
     check.holds("no events" in said(), "nothing is said of events that are not recorded")
 
 

@@ -49,6 +49,8 @@ for _name, _function, _what, _wrong in (
      "no name is excluded from decay or adaptation", always(False)),
     ("legacy-trace-of-something", "name:tensorflow.legacy.events:FUNCTIONS", "an empty trace of events reads as a word",
      lambda functions: {name: lambda events: "event" for name in functions}),
+    ("moved-name-misled", "tensorflow.legacy.stock:looked_up", "a name that has moved leads to something else",
+     lambda original, module, name: original(module, name).__class__),
     ("legacy-optimizer-new", "name:stock.keras.optimizer_v2.adam:Adam",
      "the optimizer of an old module is Keras' new one", _new_adam),
     ("legacy-model-run-of-one-step", f"{MODELS}:LegacyModel._run_steps", "a run has one step, whatever was asked for",

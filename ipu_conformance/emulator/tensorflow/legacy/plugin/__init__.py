@@ -1,1 +1,1 @@
-"""``tensorflow.compiler.plugin``: programs of SDK 1.x import the operation that hands out a trace of events from it."""
+"""``tensorflow.compiler.plugin``: what programs import of the modules that the vendor's build generates."""
