@@ -12,9 +12,9 @@ from ipu_conformance.oracle.tape import Specification, with_tolerances
 
 from .operations import values
 
-STEPS, BATCH, SIZE, UNITS = 3, 2, 4, 5
-LENGTHS = np.array([3, 2])
-"""The second sequence ends before the last step."""
+STEPS, BATCH, SIZE, UNITS = 6, 3, 4, 5
+LENGTHS = np.array([6, 1, 4])
+"""A sequence of all steps, one of the first alone, and one that ends in between."""
 
 
 def weights(gates: int, dtype: str = "float32", biases: int = 1) -> Tuple[np.ndarray, np.ndarray]:

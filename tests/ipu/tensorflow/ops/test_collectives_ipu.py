@@ -21,6 +21,8 @@ SCATTERED: Dict[str, Any] = {
     "COLLECTIVE_OP_MIN": np.min, "COLLECTIVE_OP_MAX": np.max,
 }  # fmt: skip
 PRODUCT = "COLLECTIVE_OP_MUL"
+LARGE = 2**24 + 1
+"""An integer that float32 does not hold."""
 Record = Dict[str, np.ndarray]
 
 
@@ -40,10 +42,13 @@ def collectives(device: Device, replicas: int, x: Any) -> Dict[str, Any]:
     """What every collective gives for a vector of each replica, by name."""
     tf, ipu, cross = device.tf, device.ipu, device.ipu.cross_replica_ops
     index = tf.cast(ipu.replication_ops.replication_index(), tf.float32)
+    integers = tf.cast(x, tf.int32) + LARGE
     results = {
         "replication_index": index,
         "all_gather": ipu.all_to_all_op.all_gather(x, replicas),
         "all_gather of two": ipu.all_to_all_op.all_gather([x, x + 1], replicas),
+        "all_gather of integers": ipu.all_to_all_op.all_gather(integers, replicas),
+        "cross_replica_sum of integers": cross.cross_replica_sum(integers),
         "all_to_all": ipu.all_to_all_op.all_to_all(x, 0, 0, replicas),
         "all_to_all over two dimensions": ipu.all_to_all_op.all_to_all(tf.reshape(x, [2, -1]), 1, 0, replicas),
         "assume_equal_across_replicas": cross.assume_equal_across_replicas([x, 2 * x])[1],
@@ -111,6 +116,10 @@ def test_replicas_reduce(replicas: int, record: Record, name: str) -> None:
     for group in GROUPS[replicas]:
         what, expected = f"{name} over {group}", grouped(rows_of(replicas), group or replicas, REDUCTIONS[name])
         check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
+    what = f"{name} of integers"
+    if what in record:
+        expected = np.int32(grouped(np.int64(rows_of(replicas)) + LARGE, replicas, np.sum))
+        check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -150,6 +159,8 @@ def test_all_gather_stacks(replicas: int, record: Record) -> None:
     check.identical(actual=record["all_gather"], expected=expected, what="all_gather, by replica")
     for more, values in enumerate(record["all_gather of two"]):
         check.identical(actual=values, expected=expected + more, what=f"all_gather of list item {more}, by replica")
+    integers = expected.astype(np.int32) + np.int32(LARGE)
+    check.identical(actual=record["all_gather of integers"], expected=integers, what="all_gather of integers")
 
 
 def test_all_to_all_transposes(replicas: int, record: Record) -> None:

@@ -32,6 +32,8 @@ def test_activations_are_as_specified(tf: Any, ipu: Any, strategy: Any, name: st
     """gelu is the one with tanh, the hard sigmoid rises by 0.2, and softmax is taken along the last axis."""
     op, attributes = ACTIVATIONS[name]
     x, cotangent = values((3, 7), 11, -4.0, 4.0, dtype), values((3, 7), 12, dtype=dtype)
+    if dtype == "float32":  # in float16 exponents of these overflow
+        x[2] *= 8
     result = run(tf, strategy, getattr(ipu.nn_ops, name), [x], [cotangent], dtype)
 
     as_specified(result, op, [x], cotangent, dtype, **attributes)
@@ -40,6 +42,7 @@ def test_activations_are_as_specified(tf: Any, ipu: Any, strategy: Any, name: st
 def test_gelu_can_be_exact(tf: Any, ipu: Any, strategy: Any) -> None:
     """Without the approximation it is the one with the error function."""
     x, cotangent = values((3, 7), 11, -4.0, 4.0), values((3, 7), 12)
+    x[2] *= 8
     result = run(tf, strategy, lambda x: ipu.nn_ops.gelu(x, approximate=False), [x], [cotangent])
 
     as_specified(result, "gelu", [x], cotangent)
@@ -57,7 +60,10 @@ def test_a_stable_softmax_does_not_overflow(tf: Any, ipu: Any, strategy: Any, st
 # Products
 
 
-@pytest.mark.parametrize("dimension", ["a_columns", "a_rows_b_columns", "b_rows"])
+PIECES = {"a_columns": 6, "a_rows_b_columns": 3, "b_rows": 4}
+
+
+@pytest.mark.parametrize("dimension", PIECES)
 @pytest.mark.parametrize("side", ["plain", "transposed"])
 def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, dimension: str, side: str) -> None:
     """Along any dimension, with a or b transposed or not, values and gradients are those of one product."""
@@ -66,7 +72,7 @@ def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, di
     cotangent = values((6, 12), 23)
     result = run(
         tf, strategy,
-        lambda a, b: ipu.math_ops.serialized_matmul(a, b, 3, dimension, transpose_a=turned, transpose_b=turned),
+        lambda a, b: ipu.math_ops.serialized_matmul(a, b, PIECES[dimension], dimension, turned, turned),
         [a, b], [cotangent],
     )  # fmt: skip
 

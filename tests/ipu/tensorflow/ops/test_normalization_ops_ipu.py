@@ -13,6 +13,7 @@ from .operations import DTYPES, OpResult, as_specified, distinct, run_graph, val
 
 LAYOUTS = {
     "rows": ((5, 12), -1),
+    "NWC": ((2, 5, 12), -1),
     "NHWC": ((2, 3, 2, 12), -1),
     "NCHW": ((2, 12, 3, 2), 1),
     "NDHWC": ((2, 2, 3, 2, 12), 4),

@@ -217,6 +217,29 @@ def test_the_plain_wrapper_changes_nothing(device: Device) -> None:
     check_weights(weights, counts(3))
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("CrossReplicaOptimizer", ()), ("GradientAccumulationOptimizerV2", (3,)), ("MapGradientOptimizer", (max,))],
+    ids=["mean", "accumulation", "mapping"],
+)
+def test_wrappers_show_the_state_of_what_they_wrap(tf: Any, ipu: Any, name: str, settings: Any) -> None:
+    """Slots, their names and all variables are those of the wrapped optimizer."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        weights = [v1.get_variable(weight, initializer=start, use_resource=True) for weight, start in zip(NAMES, START)]
+        inner = v1.train.AdamOptimizer(RATE)
+        inner.apply_gradients([(tf.ones([]), weight) for weight in weights])
+        wrapper = getattr(ipu.optimizers, name)(inner, *settings)
+
+        check.equal(actual=sorted(wrapper.get_slot_names()), expected=["m", "v"], what="the names of the slots")
+        found = [wrapper.get_slot(weight, slot).name for weight in weights for slot in ("m", "v")]
+        expected = [f"{weight}/Adam{slot}:0" for weight in NAMES for slot in ("", "_1")]
+        check.equal(actual=found, expected=expected, what="the slots")
+        powers = ["beta1_power:0", "beta2_power:0"]
+        actual = sorted(variable.name for variable in wrapper.variables())
+        check.equal(actual=actual, expected=sorted([*expected, *powers]), what="the variables")
+
+
 def test_what_is_wrapped_is_an_optimizer(ipu: Any) -> None:
     """What is not an optimizer is refused."""
     with check.raises(ValueError, match="optimizer", what="a CrossReplicaOptimizer of 3"):

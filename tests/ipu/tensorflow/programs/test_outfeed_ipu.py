@@ -75,8 +75,9 @@ def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
 
 
 def test_structures_come_out_as_they_went_in(device: Device) -> None:
-    """Lists, tuples and dictionaries of tensors keep their structure, their shapes and their types."""
-    tf, queue = device.open().tf, device.infeed(samples(3))
+    """Lists, tuples and dictionaries of tensors keep their structure, their shapes, their types and every bit."""
+    integers = np.int32([2**28 + 3, -(2**29) - 5, 7])  # more bits than float32 has
+    tf, queue = device.open().tf, device.infeed((samples(3), integers))
     kinds = {
         "list": lambda x, y: [x, y],
         "tuple": lambda x, y: (x, y),
@@ -85,17 +86,17 @@ def test_structures_come_out_as_they_went_in(device: Device) -> None:
     }
     outfeeds = {(kind, last): device.outfeed(last) for kind in kinds for last in (False, True)}
 
-    def body(x: Any) -> Any:
-        return [out.enqueue(kinds[kind](x, tf.cast(4 * x, tf.int32))) for (kind, _), out in outfeeds.items()]
+    def body(x: Any, y: Any) -> Any:
+        return [out.enqueue(kinds[kind](x, y)) for (kind, _), out in outfeeds.items()]
 
     device.repeat(3, body, queue)
 
     for (kind, last), out in outfeeds.items():
-        taken, x, what = device.dequeue(out), samples(3)[-1 if last else slice(None)], f"a {kind} in mode {last=}"
+        taken, rows, what = device.dequeue(out), -1 if last else slice(None), f"a {kind} in mode {last=}"
         check.equal(actual=type(taken).__name__, expected=kind, what=f"the type of {what}")
         first, second = (taken["first"], taken["second"]) if kind == "dict" else taken.T if kind == "ndarray" else taken
-        check.identical(actual=first, expected=x, what=f"the first tensor of {what}")
-        expected = (4 * x).astype(np.float32 if kind == "ndarray" else np.int32)
+        check.identical(actual=first, expected=samples(3)[rows], what=f"the first tensor of {what}")
+        expected = integers[rows].astype(np.float32 if kind == "ndarray" else np.int32)
         check.identical(actual=second, expected=expected, what=f"the second tensor of {what}")
 
 

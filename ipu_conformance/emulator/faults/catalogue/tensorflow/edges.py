@@ -106,7 +106,55 @@ def _fifth(original: Original, machine: Any, replica: int, stage: int, micro_bat
     return original(machine, replica, stage, micro_batch, stash, rest)
 
 
+@patch("feeds-of-integers-as-floats", "numerics", f"{RUN}.outfeed:IPUOutfeedQueue._push",
+       "integers leave the device with the bits that float32 has")  # fmt: skip
+def _as_floats(original: Original, queue: Any, outputs: Any) -> Any:
+    tf = _tf()
+    return original(
+        queue,
+        tf.nest.map_structure(
+            lambda leaf: tf.cast(tf.cast(leaf, tf.float32), leaf.dtype) if leaf.dtype.is_integer else leaf, outputs
+        ),
+    )
+
+
+@patch("gathered-integers-in-reverse", "reduce", f"{COLLECTIVES}:all_gather",
+       "integers that replicas gather come in reverse")  # fmt: skip
+def _integers_in_reverse(original: Original, *arguments: Any, **settings: Any) -> Any:
+    gathered = original(*arguments, **settings)
+    return gathered[::-1] if gathered.dtype.is_integer else gathered
+
+
+@patch("swish-bounded", "numerics", "tensorflow.api.ops.nn_ops:swish", "a swish is 6 at most")
+def _bounded(original: Original, features: Any, name: Any = None) -> Any:
+    return _tf().minimum(original(features, name), 6)
+
+
+@patch("sequences-cut-late", "numerics", "tensorflow.layers.sequences:cut",
+       "a sequence of more than three steps gives one output too many")  # fmt: skip
+def _cut_late(original: Original, outputs: Any, length: Any) -> Any:
+    return original(outputs, None if length is None else length + _tf().cast(length > 3, length.dtype))
+
+
+@patch("group-norm-of-sequences-large", "numerics", "tensorflow.layers.channel_groups:normalise",
+       "a group normalisation of sequences is a thousandth too large")  # fmt: skip
+def _of_sequences(original: Original, inputs: Any, *arguments: Any, **settings: Any) -> Any:
+    value = original(inputs, *arguments, **settings)
+    return value * _tf().cast(1.001, value.dtype) if inputs.shape.rank == 3 else value
+
+
+@patch("product-of-three-pieces", "numerics", "tensorflow.ops.serialized:serialized_matmul",
+       "a product in more than three pieces is a hundredth too small")  # fmt: skip
+def _three_pieces(original: Original, a: Any, b: Any, factor: int, *arguments: Any, **settings: Any) -> Any:
+    product = original(a, b, factor, *arguments, **settings)
+    return product * 0.99 if factor > 3 else product
+
+
 for _fault in (
+    Fault("wrapper-variables-without-the-last", "weights", f"{OPTIM}.wrappers:IpuOptimizer.variables",
+          "a wrapper shows all but the last variable of its optimizer", lambda original, opt: original(opt)[:-1]),
+    Fault("wrapper-first-slot-only", "weights", f"{OPTIM}.wrappers:IpuOptimizer.get_slot_names",
+          "a wrapper knows one kind of slot", lambda original, opt: sorted(original(opt))[:1]),
     Fault("estimator-counts-one-step-more", "plan", f"{ESTIMATOR}.program:counting_steps", "every loop counts one step "
           "more", argument("iterations", lambda iterations: iterations + 1)),
     Fault("velocity-in-the-dtype-of-the-weight", "numerics", f"{OPTIM}.mixed_precision:SGDIpuOptimizer.__init__",
