@@ -75,6 +75,7 @@ SPECS: Dict[str, Tuple[Callable[[Any], Optional[Any]], float, int]] = {
     "SGD": (lambda ops: ops.HostEmbeddingOptimizerSpec(RATE), RATE, 1),
     "of one": (lambda ops: ops.HostEmbeddingSGDGAOptimizerSpec(RATE, 1), RATE, 1),
     "accumulated": (lambda ops: ops.HostEmbeddingSGDGAOptimizerSpec(RATE, 3), RATE, 3),
+    "of four": (lambda ops: ops.HostEmbeddingSGDGAOptimizerSpec(RATE, 4), RATE, 4),
 }
 """A specification, the rate of its updates, and after how many mini-batches one comes."""
 

@@ -239,6 +239,21 @@ def test_a_variable_of_two_stages_gets_both_gradients(device: Device) -> None:
     check.identical(actual=weight, expected=expected, what="the weight of both stages")
 
 
+def test_every_tensor_that_is_handed_on_has_a_gradient(device: Device) -> None:
+    """A stage gets back the gradients of all three tensors that it handed on."""
+    chain = Chain(device, 2)
+    stages = [
+        lambda x: (x * chain.weight(0), 2 * x * chain.weight(0), 4 * x * chain.weight(0)),
+        lambda first, second, third: (first + 4 * second - 8 * third) * chain.weight(1),
+    ]
+    chain.stage = lambda number: stages[number]  # type: ignore[method-assign]
+    weights = chain.train(4, 1).weights
+
+    slope = (1 + 8 - 32) * samples(4).sum()
+    expected = np.float32([START[0] - RATE * slope * START[1], START[1] - RATE * slope * START[0]])
+    check.identical(actual=weights, expected=expected, what="the weights of both stages")
+
+
 def test_gradients_can_be_mapped(device: Device) -> None:
     """An optimizer that changes gradients changes those of every micro-batch before they are accumulated."""
     seen: Set[str] = set()

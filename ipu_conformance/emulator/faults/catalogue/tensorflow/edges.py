@@ -125,6 +125,19 @@ def _integers_in_reverse(original: Original, *arguments: Any, **settings: Any) -
     return gathered[::-1] if gathered.dtype.is_integer else gathered
 
 
+@patch("second-handed-on-weakly", "reduce", f"{RUN}.machine:StagedMachine.backward",
+       "the gradient of the second tensor that a stage is handed is halved")  # fmt: skip
+def _second_weakly(original: Original, *arguments: Any) -> Any:
+    gradients = original(*arguments)
+    return {name: value / 2 if place == 1 else value for place, (name, value) in enumerate(gradients.items())}
+
+
+@patch("table-of-four-half-as-fast", "update", "tensorflow.ops.host_embedding:HostEmbeddingSGDGAOptimizerSpec.__init__",
+       "a host's table that accumulates more than three mini-batches learns half as fast")  # fmt: skip
+def _half_as_fast(original: Original, spec: Any, learning_rate: Any, accumulation_factor: int) -> None:
+    original(spec, learning_rate / 2 if accumulation_factor > 3 else learning_rate, accumulation_factor)
+
+
 @patch("swish-bounded", "numerics", "tensorflow.api.ops.nn_ops:swish", "a swish is 6 at most")
 def _bounded(original: Original, features: Any, name: Any = None) -> Any:
     return _tf().minimum(original(features, name), 6)
