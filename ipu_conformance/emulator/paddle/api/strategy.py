@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ipu_conformance.emulator.paddle import refusals
-from ipu_conformance.emulator.paddle.compile.options import MAP, OPTIONS, SET_ONLY, VECTOR
+from ipu_conformance.emulator.paddle.compile.options import DOUBLE, MAP, OPTIONS, SET_ONLY, VECTOR
 from ipu_conformance.emulator.paddle.compile.strategy_options import StrategyOptions, option_text
 from ipu_conformance.emulator.paddle.errors import UncastableError
 
@@ -45,13 +45,14 @@ class IpuStrategy(StrategyOptions):
             self.set(name, value)
 
     def get_option(self, name: str) -> Dict[str, Any]:
-        """The name, type and value of one option; a scalar's value also as text."""
+        """The name, type and value of one option; a scalar's value also as the text that a number is read from."""
         refusals.UNREADABLE_OPTION(name=name, known=OPTIONS, set_only=SET_ONLY)
         option = OPTIONS[name]
         value = self.read(option)
         result = {"name": name, "type": option.type, "value": value}
         if option.type not in (VECTOR, MAP):
-            result["value_s"] = option_text(option, value)
+            text = result["value_s"] = option_text(option, value)
+            result["value"] = float(text) if option.type == DOUBLE else value
         return result
 
     def get_all_option_names(self) -> List[str]:

@@ -69,6 +69,7 @@ _INTS: Mapping[str, int] = {
     # PopART's session options
     "accumulation_factor": 1,
     "batch_serialization_settings.factor": 0,
+    "compilation_progress_total": 100,
     "default_prefetch_buffering_depth": 1,
     "execution_phase_settings.phases": 0,
     "execution_phase_settings.stages": 2,
@@ -81,6 +82,7 @@ _INTS: Mapping[str, int] = {
     "num_io_tiles": 0,
     "replicated_graph_count": 1,
     "swap_limit_scheduler": 1000000000,
+    "transitive_closure_optimization_threshold": 100000,
 }
 
 _FLOATS: Mapping[str, float] = {
@@ -91,8 +93,8 @@ _FLOATS: Mapping[str, float] = {
     "max_weight_norm": 65504.0,
     "timeout_ms": 0.0,
     # PopART's session options
-    "automatic_loss_scaling_settings.binEdgeLocation": 0.125,
-    "automatic_loss_scaling_settings.thresholdUpperCountProportion": 1e-7,
+    "automatic_loss_scaling_settings.bin_edge_location": 0.125,
+    "automatic_loss_scaling_settings.threshold_upper_count_proportion": 1e-7,
     "outline_sequence_break_cost": 10000.0,
     "outline_threshold": 1.0,
     "time_limit_scheduler": 1e9,
@@ -151,6 +153,7 @@ _FALSE: Tuple[str, ...] = (
     "use_no_bias_optimizer",
     # PopART's session options
     "automatic_loss_scaling_settings.enabled",
+    "create_implicit_pipelining_fwd_only_program",
     "disable_grad_accumulation_tensor_streams",
     "dot_op_names",
     "enable_distributed_replicated_graphs",
@@ -174,7 +177,10 @@ _FALSE: Tuple[str, ...] = (
     "use_host_copy_ops",
 )
 
-_VECTORS: Tuple[str, ...] = ("custom_codelets", "dot_checks", "hardware_instrumentations")
+CUSTOM_OPS = "custom_ops"
+"""The custom ops that were added, which can be read and not set."""
+
+_VECTORS: Tuple[str, ...] = ("custom_codelets", CUSTOM_OPS, "dot_checks", "hardware_instrumentations")
 _MAPS: Tuple[str, ...] = (
     "convolution_options",
     "engine_options",
@@ -227,4 +233,6 @@ def _table() -> Dict[str, Option]:
 
 
 OPTIONS: Mapping[str, Option] = _table()
+"""Every option that can be read, by its name."""
+SETTABLE: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if name != CUSTOM_OPS}
 """Every option that can be set and read back, by its name."""

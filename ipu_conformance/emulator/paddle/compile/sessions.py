@@ -17,7 +17,6 @@ from ipu_conformance.emulator.paddle.errors import Unavailable, Unimplemented
 
 COUNTS = ("num_ipus", "batches_per_step", "micro_batch_size", "accumulation_factor", "replicated_graph_count")
 """Options that are at least 1."""
-TOTAL_PROGRESS = 100
 SUFFIX = ".popef"
 
 _NOT_COMPILED = ("lr", "random_seed", "cache_path", "enable_engine_caching", "log_dir", "onnx_dump_path", "dot_checks")
@@ -73,12 +72,12 @@ def finish(record: Any) -> None:
     folder = environment.cache_path(record.strategy)
     if folder is not None:
         _keep(Path(folder), digest(record))
-    _progress(record.strategy, TOTAL_PROGRESS)
+    _progress(record.strategy, record.strategy.value("compilation_progress_total"))
 
 
 def _progress(strategy: StrategyOptions, done: int) -> None:
     if strategy.progress_logger is not None:
-        strategy.progress_logger(done, TOTAL_PROGRESS)
+        strategy.progress_logger(done, strategy.value("compilation_progress_total"))
 
 
 def digest(record: Any) -> str:

@@ -9,9 +9,11 @@ from ipu_conformance.emulator.paddle import refusals
 from ipu_conformance.emulator.paddle.compile.options import (
     BOOL,
     COLLECTIVES,
+    CUSTOM_OPS,
     DOUBLE,
     MAP,
     OPTIONS,
+    SETTABLE,
     STRING,
     UINT64,
     UNSET_SEED,
@@ -29,6 +31,10 @@ class CustomOpMapping:
     popart_op: str
     domain: str
     version: int
+
+    def __str__(self) -> str:
+        """The text as which an IPU build reads it back."""
+        return f"paddle_op: {self.paddle_op}, domain: {self.domain}, type: {self.popart_op}, version: {self.version}"
 
 
 class StrategyOptions:
@@ -52,6 +58,8 @@ class StrategyOptions:
             value: Any = self.value("virtual_graph_mode") == option_value("virtual_graph_mode", "Manual")
         elif name == "enable_half_partial":
             value = self.value("partials_type_matmuls") == "half"
+        elif name == CUSTOM_OPS:
+            value = [str(mapping) for mapping in self.custom_ops]
         elif name in self._values:
             value = self._values[name]
         else:
@@ -106,9 +114,8 @@ class StrategyOptions:
     def _extend(self, name: str, entries: List[str]) -> None:
         _find(name, VECTOR)
         held = list(self._held(name))
-        # A check or an instrument is asked for or not, while codelets are files in the order in which they were given.
-        new = entries if name == "custom_codelets" else [entry for entry in entries if entry not in held]
-        self._values[name] = tuple(held + new)
+        # Checks and instruments are sets in order, while codelets are files in the order in which they were given.
+        self._values[name] = tuple(held + entries if name == "custom_codelets" else sorted({*held, *entries}))
 
     def _set_dict(self, name: str, value: Dict[Any, Any]) -> None:
         if name.startswith("location_"):
@@ -126,7 +133,8 @@ class StrategyOptions:
             self._insert(name, {str(key): _entry(name, entry) for key, entry in value.items()})
 
     def _insert(self, name: str, entries: Mapping[str, str]) -> None:
-        self._values[name] = {**self._held(name), **entries}
+        """An entry that is there stays as it is."""
+        self._values[name] = {**entries, **self._held(name)}
 
     def _held(self, name: str) -> Any:
         """What a vector or a map holds, to which whatever is set is added."""
@@ -151,7 +159,7 @@ def option_value(name: str, member: str) -> int:
 
 
 def _find(name: str, kind: str) -> Option:
-    refusals.UNKNOWN_OPTION(name=name, kind=kind, known=OPTIONS)
+    refusals.UNKNOWN_OPTION(name=name, kind=kind, known=SETTABLE)
     option = OPTIONS[name]
     refusals.OPTION_TYPE(name=name, kind=kind, declared=option.type)
     return option

@@ -134,7 +134,6 @@ ROWS: Tuple[Untaken, ...] = (
     Untaken(CONVOLUTIONS, "the padding_algorithm SAME", _has("padding_algorithm", "SAME"), UNREAD),
     Untaken((*CONVOLUTIONS, "pool2d"), "a bottom padding that is not its left one", _pads_otherwise, UNREAD),
     Untaken(("pool2d",), "a mean that counts its padding", _counts_padding, UNREAD),
-    Untaken(("arg_max", "arg_min"), "keepdims", _has_dimensions("keepdims"), UNREAD),
     Untaken(("arg_max", "arg_min", "cumsum"), "no axis", _has_dimensions("flatten"), UNREAD),
     Untaken(("p_norm",), "no axis", _has_dimensions("asvector"), UNREAD),
     Untaken(("linear_interp_v2", "bilinear_interp_v2", "trilinear_interp_v2"), "the align_mode 1", _is_between, UNREAD),

@@ -167,7 +167,6 @@ UNREAD: Mapping[str, Build] = {
         x, paddle.ones([1, 3, 3, 3]), padding="SAME"
     ),
     "padding that counts": lambda paddle, x: paddle.nn.functional.avg_pool2d(x, 2, 2, padding=1, exclusive=False),
-    "dimension that argmax keeps": lambda paddle, x: paddle.argmax(x, 1, keepdim=True),
     "argmin without an axis": lambda paddle, x: paddle.argmin(x),
     "running sum without an axis": lambda paddle, x: paddle.cumsum(x),
     "norm without an axis": lambda paddle, x: paddle.norm(x, p=3),
@@ -185,6 +184,17 @@ def test_a_call_that_a_handler_does_not_read_is_refused(paddle: Any, static: Any
 
     with check.raises(NotImplementedError, match="does not read", what=name):
         compiled(paddle, [out], size=2)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_a_place_keeps_no_dimension(paddle: Any, static: Any, name: str) -> None:
+    """``keepdim`` is not read (``math_ops.cc``): the places come without the dimension, and are the same."""
+    x = np.random.RandomState(3).permutation(120).astype(np.float32).reshape(2, 3, 4, 5)
+    out = getattr(paddle, name)(static.data("x", [2, 3, 4, 5], "float32"), 1, keepdim=True)
+    (got,) = compiled(paddle, [out], size=2).run(x)
+
+    check.identical(actual=got, expected=getattr(np, name)(x, 1).astype(np.int32), what="the places")
 
 
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) / 4

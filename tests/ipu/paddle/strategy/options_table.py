@@ -13,7 +13,7 @@ FALSE = (
     "is_dynamic", "enable_model_runtime_executor", "runtime_options.enable_eval", "dot_op_names",
     "enable_replicated_graphs", "enable_gradient_accumulation", "enable_pipelining", "enable_engine_caching",
     "enable_floating_point_checks", "enable_stochastic_rounding", "explicit_recomputation", "enable_stable_norm",
-    "automatic_loss_scaling_settings.enabled", "enable_manual_shard",
+    "automatic_loss_scaling_settings.enabled", "enable_manual_shard", "create_implicit_pipelining_fwd_only_program",
 )  # fmt: skip
 INTS: Mapping[str, int] = {
     "num_ipus": 1,
@@ -31,6 +31,8 @@ INTS: Mapping[str, int] = {
     "global_replica_offset": 0,
     "first_dot_op": 0,
     "final_dot_op": 10000,
+    "compilation_progress_total": 100,
+    "transitive_closure_optimization_threshold": 100000,
 }
 ENUMS: Mapping[str, int] = {
     "auto_recomputation": 0,
@@ -54,6 +56,7 @@ FLOATS: Mapping[str, float] = {
     "outline_threshold": 1.0,
     "outline_sequence_break_cost": 10000.0,
     "time_limit_scheduler": 1e9,
+    "automatic_loss_scaling_settings.bin_edge_location": 0.125,
 }
 STRINGS: Mapping[str, str] = {
     "accl1_type": "FLOAT",

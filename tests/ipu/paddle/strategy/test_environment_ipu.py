@@ -79,12 +79,16 @@ def test_only_ipus_that_exist_are_attached(net: Net, monkeypatch: pytest.MonkeyP
 def test_the_progress_of_compiling_is_told(net: Net) -> None:
     """A progress logger is called with what is done and the total, ends at the total, and never goes back."""
     told: List[Tuple[int, int]] = []
-    net.compile(compilation_progress_logger=lambda progress, total: told.append((progress, total)))
+    net.compile(
+        compilation_progress_logger=lambda progress, total: told.append((progress, total)),
+        compilation_progress_total=250,
+    )
 
     check.holds(told, "the compilation_progress_logger is never called.")
     progress = [each for each, _ in told]
     check.equal(actual=progress, expected=sorted(progress), what="the progress of the calls")
     check.equal(actual=progress[-1], expected=told[-1][1], what="the progress of the last call")
+    check.equal(actual={total for _, total in told}, expected={250}, what="the totals that are told")
 
 
 # POPLAR_IPUMODEL

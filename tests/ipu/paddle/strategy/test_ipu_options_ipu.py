@@ -118,6 +118,42 @@ def test_maps_grow(strategy: Any, name: str) -> None:
     check.equal(actual=values, expected=expected, what=f"{name} before and after two settings")
 
 
+@pytest.mark.emulator
+@pytest.mark.parametrize(
+    ("name", "first", "second", "expected"),
+    [
+        ("engine_options", {"b": "first", "a": 3}, {"b": "second", "c": 5}, {"a": "3", "b": "first", "c": "5"}),
+        ("dot_checks", ["PreAlias", "Final"], ["Bwd0", "Final"], ["Bwd0", "Final", "PreAlias"]),
+        ("loss_scaling", 3.0, 0.123456789, 0.123457),
+        ("automatic_loss_scaling_settings.threshold_upper_count_proportion", 0.5, 1e-7, 0.0),
+    ],
+    ids=["map", "set", "six decimals", "below six decimals"],
+)
+def test_what_is_read_is_what_an_ipu_build_keeps(
+    strategy: Any, name: str, first: Any, second: Any, expected: Any
+) -> None:
+    """A map keeps the first of two entries, a set is in order, and a number is read from text with six decimals."""
+    strategy.set_options({name: first})
+    strategy.set_options({name: second})
+
+    check_option(strategy, name, expected)
+
+
+@pytest.mark.emulator
+def test_custom_ops_are_read_as_text(strategy: Any) -> None:
+    """Every custom op that was added is read in the order of adding, and the list cannot be set."""
+    strategy.add_custom_op("first", "First", "domain.one", 3)
+    strategy.add_custom_op("second", "Second", "domain.two", 5)
+    with check.raises(ValueError, match="Cannot find option: custom_ops, type: ", what="setting custom_ops"):
+        strategy.set_options({"custom_ops": ["third"]})
+
+    texts = [
+        f"paddle_op: {name}, domain: domain.{number}, type: {name.title()}, version: {version}"
+        for name, number, version in (("first", "one", 3), ("second", "two", 5))
+    ]
+    check_option(strategy, "custom_ops", texts)
+
+
 @pytest.mark.parametrize("name", [*table.VECTORS, *table.MAPS])
 def test_entries_are_text_or_numbers(strategy: Any, name: str) -> None:
     """An entry of a vector or a map that is neither text nor a whole number is not implemented."""

@@ -113,6 +113,8 @@ for _name, _place, _what, _wrong in (
      lambda original, power, beta1: power),
     ("paddle-backward-kept", f"{FORWARD}:forward_ops", "the backward pass stays in the forward graph",
      lambda original, ops: ops),
+    ("paddle-argmax-keeps-its-dimension", "paddle.compile.passes.shapes:_drop_kept_dimension",
+     "argmax and argmin keep a dimension", never),
     ("paddle-scale-kept", f"{FORWARD}:_written_once", "scales by one are not deleted", never),
     ("paddle-every-scale-deleted", f"{FORWARD}:changes_nothing", "scales by other numbers are deleted too",
      _every_scale),

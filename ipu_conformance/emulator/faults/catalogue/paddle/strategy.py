@@ -36,6 +36,15 @@ def _apart(original: Original, strategy: Any, name: str, value: bool) -> None:
         original(strategy, name, value)
 
 
+def _backwards(original: Original, strategy: Any, option: Any) -> Any:
+    return original(strategy, option)[::-1] if option.type == VECTOR else original(strategy, option)
+
+
+def _of_a_hundred(original: Original, strategy: Any, done: int) -> None:
+    if strategy.progress_logger is not None:
+        strategy.progress_logger(min(done, 100), 100)
+
+
 def _option_first(original: Original, strategy: Any, *rest: Any) -> Any:
     return strategy.value("onnx_dump_path") or original(strategy, *rest)
 
@@ -48,6 +57,11 @@ for _name, _place, _what, _wrong in (
      _default(lambda value: not value if isinstance(value, bool) else value)),
     ("paddle-vectors-replaced", f"{OPTIONS}._held", "setting a vector or a map forgets what it held",
      result(lambda held: type(held)())),
+    ("paddle-map-entry-replaced", f"{OPTIONS}._insert", "an entry of a map that is set again is replaced",
+     lambda original, strategy, name, entries: strategy._values.update({name: {**strategy._held(name), **entries}})),
+    ("paddle-custom-ops-in-reverse", f"{OPTIONS}.read", "vectors are read from their end", _backwards),
+    ("paddle-progress-of-a-hundred", "paddle.compile.sessions:_progress",
+     "progress is told of a hundred, whatever was set", _of_a_hundred),
     ("paddle-manual-shard-apart", f"{OPTIONS}._set_bool", "manual sharding is not the virtual graph mode", _apart),
     ("paddle-set-only-readable", f"{STRATEGY}.get_option", "what can only be set reads as text", _readable),
     ("paddle-pattern-stuck", f"{STRATEGY}.disable_pattern", "a pattern cannot be disabled",

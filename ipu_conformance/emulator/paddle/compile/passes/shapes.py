@@ -44,6 +44,7 @@ def infer(record: Compilation, values: Mapping[str, Any]) -> None:
         written.note(op)
         written.fold(block, op)
         _narrow_attributes(op)
+        _drop_kept_dimension(op)
         _infer_outputs(block, op, size, declared=op.type == subprograms.CALL or op.type in declared)
         # Inference may declare 64 bits again, so that outputs are narrowed after it and before their readers' turn.
         for name in op.output_arg_names:
@@ -65,6 +66,12 @@ def _narrow_attributes(op: Any) -> None:
     for name in TYPE_ATTRIBUTES:
         if op.type not in _STILL_WIDE and op.has_attr(name) and isinstance(op.attr(name), int):
             op.desc._set_attr(name, _BY_NUMBER.get(int(op.attr(name)), int(op.attr(name))))
+
+
+def _drop_kept_dimension(op: Any) -> None:
+    """The handlers of argmax and argmin do not read whether a dimension is kept: none is."""
+    if op.type in ("arg_max", "arg_min"):
+        op.desc._set_attr("keepdims", False)
 
 
 def _narrow(block: Any, name: str) -> None:

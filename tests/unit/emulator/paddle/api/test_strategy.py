@@ -61,7 +61,7 @@ def test_nothing_that_can_be_read_can_only_be_set() -> None:
 @at_most(60)
 @given(set_options())
 def test_what_is_set_is_read(options: Dict[str, Any]) -> None:
-    """Each option reads as it was set, in its type; all others keep their defaults."""
+    """Each option reads as it was set, in its type and with six decimals; all others keep their defaults."""
     strategy = IpuStrategy()
     strategy.set_options(options)
 
@@ -69,7 +69,8 @@ def test_what_is_set_is_read(options: Dict[str, Any]) -> None:
         expected = options.get(name, OPTIONS[name].default)
         found = strategy.get_option(name)
         assert (found["name"], found["type"]) == (name, OPTIONS[name].type)
-        assert (type(found["value"]), found["value"]) == (type(expected), expected)
+        read = float(f"{expected:.6f}") if isinstance(expected, float) else expected
+        assert (type(found["value"]), found["value"]) == (type(expected), read)
         assert strategy.value(name) == expected
 
 
