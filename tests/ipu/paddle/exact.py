@@ -42,6 +42,7 @@ COUNTS = (
     counts(1, 4, 2),
     counts(2, 4, 3),
     counts(3, 2, 4),
+    counts(6, 2, 8),
 )
 
 

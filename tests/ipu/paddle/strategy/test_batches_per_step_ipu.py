@@ -15,7 +15,7 @@ from ...training import counts_id
 from .. import exact
 from ..exact import Device, counts
 
-# Means over 1, 2, 4 or 8 micro-batches are exact.
+# Means over powers of two micro-batches are exact.
 UPDATING = (
     counts(),
     counts(2),
@@ -29,6 +29,9 @@ UPDATING = (
     counts(3, 2, 4),
     counts(3, 4, 2),
     counts(1, 4, 2),
+    counts(9),
+    counts(1, 16),
+    counts(2, 1, 8),
 )
 
 

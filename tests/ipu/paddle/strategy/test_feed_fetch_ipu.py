@@ -277,16 +277,18 @@ def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> No
 
 
 def test_each_of_four_feeds_is_its_own(paddle: Any, static: Any) -> None:
-    """Feeds of one shape and type are not taken for one another, in whatever order they are fed."""
+    """Feeds of one shape and type are not taken for one another, nor for those of another run, however large."""
     names = ("x", "y", "z", "u")
     variables = [static.data(name, [None, 2], "float32") for name in names]
     outs = [variable * factor for variable, factor in zip(variables, (2.0, 4.0, 8.0, 16.0))]
-    compiled = exact.inference(paddle, *outs, config=counts(2, 1, 3), feeds=("z", "x", "u", "y"))
-    fed = {name: exact.samples(6) + np.float32(number) for number, name in enumerate(names)}
-    fetched = compiled.run(**fed)
+    compiled = exact.inference(paddle, *outs, config=counts(2, 1, 3), feeds=("z", "x", "u", "y"), micro_batch=200)
+    for run in range(4):
+        fed = {name: exact.samples(1200) + np.float32(4 * run + number) for number, name in enumerate(names)}
+        fetched = compiled.run(**fed)
 
-    for name, out, factor in zip(names, fetched, (2, 4, 8, 16)):
-        check.identical(actual=out.reshape(6, 2), expected=fed[name] * np.float32(factor), what=f"the output of {name}")
+        for name, out, factor in zip(names, fetched, (2, 4, 8, 16)):
+            expected = fed[name] * np.float32(factor)
+            check.identical(actual=out.reshape(1200, 2), expected=expected, what=f"the output of {name} in run {run}")
 
 
 def test_a_fetched_feed_comes_back(paddle: Any, static: Any) -> None:

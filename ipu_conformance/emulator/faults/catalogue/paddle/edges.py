@@ -83,6 +83,22 @@ def _four(original: Original, programs: Any, key: Any) -> Any:
                           for replica in range(4, replicas))]  # fmt: skip
 
 
+@patch("paddle-first-of-many-replicas-lost", "reduce", f"{MACHINE}.reduce",
+       "of more than five replicas the last counts for the first too")  # fmt: skip
+def _first_lost(original: Original, machine: Any, stage: int, gradients: Any) -> Any:
+    return original(machine, stage, [gradients[-1], *gradients[1:]] if len(gradients) > 5 else gradients)
+
+
+@patch("paddle-late-fetch-of-the-run-before", "streams", "paddle.run.executable:Executable.fetch",
+       "from the third on, what is fetched is of the run before", remembers=True)  # fmt: skip
+def _run_before(memory: Dict[Any, Any], original: Original, executable: Any, name: str, outputs: Any) -> Any:
+    value = original(executable, name, outputs)
+    if list(executable.fetches).index(name) < 2:
+        return value
+    before, memory[executable.number, name] = memory.get((executable.number, name), value), value.copy()
+    return before
+
+
 @patch("paddle-outputs-of-a-layer-stale", "streams", "paddle.run.dynamic:_run",
        "the third call of a dynamic model gives what the second gave", remembers=True)  # fmt: skip
 def _stale(memory: Dict[Any, Any], original: Original, program: Any, feed: Any) -> Any:
