@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.oracle.op import OPS
+from ipu_conformance.oracle.sample import Sample
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance, for_outputs
 
 from ..device import compiled, started
 
+UNIT = FORMATS["float32"].unit
 IMAGE = np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3)
 SIZES: Mapping[str, Tuple[Callable[[Any], Any], Tuple[int, int]]] = {
     "list-of-tensors": (lambda paddle: {"size": [paddle.full([1], 6, "int32"), paddle.full([1], 9, "int32")]}, (3, 3)),
@@ -195,6 +199,76 @@ def test_a_place_keeps_no_dimension(paddle: Any, static: Any, name: str) -> None
     (got,) = compiled(paddle, [out], size=2).run(x)
 
     check.identical(actual=got, expected=getattr(np, name)(x, 1).astype(np.int32), what="the places")
+
+
+def _cubic(size: int, new: int, corners: bool) -> np.ndarray:
+    """The share that each pixel of a row has in each pixel of the resized one: cubic convolution with a = -3/4."""
+    shares, a = np.zeros((new, size)), -0.75
+    for pixel in range(new):
+        place = pixel * (size - 1) / (new - 1) if corners else (pixel + 0.5) * size / new - 0.5
+        for tap in range(int(np.floor(place)) - 1, int(np.floor(place)) + 3):
+            far = abs(place - tap)
+            near = ((a + 2) * far - (a + 3)) * far**2 + 1
+            shares[pixel, min(max(tap, 0), size - 1)] += near if far <= 1 else a * (((far - 5) * far + 8) * far - 4)
+    return shares
+
+
+@pytest.mark.parametrize("corners", [False, True], ids=["centres", "corners"])
+@pytest.mark.parametrize("size", [(7, 9), (3, 4), (8, 2)], ids=["up", "down", "both"])
+def test_a_cubic_image_mixes_its_neighbours(paddle: Any, static: Any, size: Any, corners: bool) -> None:
+    """Rows and columns are mixed by cubic convolution (``interp_handler``), and gradients by the same shares."""
+    generator = np.random.default_rng(5)
+    start, pull = (generator.uniform(-1, 1, (2, 3, *each)).astype(np.float32) for each in ((5, 6), size))
+    image = paddle.create_parameter(
+        start.shape, "float32", attr=paddle.ParamAttr("w", initializer=paddle.nn.initializer.Assign(start))
+    )
+    out = paddle.nn.functional.interpolate(image, list(size), mode="bicubic", align_corners=corners)
+    paddle.optimizer.SGD(1.0).minimize(paddle.sum(out * static.data("x", list(pull.shape), "float32")))
+    started(paddle)
+    device = compiled(paddle, [out], size=2, training=True)
+    (fetched,) = device.run(pull)
+    device.sync()
+
+    rows, columns = _cubic(5, size[0], corners), _cubic(6, size[1], corners)
+    most = np.abs(rows).sum(axis=1).max() * np.abs(columns).sum(axis=1).max()
+    back = np.abs(rows).sum(axis=0).max() * np.abs(columns).sum(axis=0).max()
+    # Shares are polynomials of four places each; a pixel is a sum of sixteen products, a gradient one of all pixels.
+    forth = Tolerance(UNIT * 64 * most, "the roundings of a cubic convolution", 0.0)
+    check.close(actual=fetched, expected=rows @ start @ columns.T, tolerance=forth, what="the image")
+    moved = Tolerance(UNIT * (64 + pull[0, 0].size) * back + UNIT, "the roundings of its gradient and a step", 0.0)
+    check.close(actual=device.value("w"), expected=start - rows.T @ pull @ columns, tolerance=moved, what="the weight")
+
+
+PICTURES: Mapping[str, Any] = {"stride": (1, 1), "padding": ((2, 2), (2, 2)), "dilation": (1, 1), "groups": 1}
+LARGE: Mapping[str, Tuple[Any, Any, Mapping[str, Any]]] = {
+    "matmul": (((3, 300), (300, 130)), lambda paddle, x, y: paddle.matmul(x, y), {}),
+    "add": (((40, 60), (40, 60)), lambda paddle, x, y: x + y, {}),
+    "relu": (((40, 60),), lambda paddle, x: paddle.nn.functional.relu(x), {}),
+    "softmax": (((3, 300),), lambda paddle, x: paddle.nn.functional.softmax(x), {"axis": -1}),
+    "sum": (((3, 1500),), lambda paddle, x: paddle.sum(x, [1]), {"axis": (1,), "keepdims": False}),
+    "conv": (
+        ((1, 20, 17, 18), (24, 20, 5, 5)),
+        lambda paddle, x, w: paddle.nn.functional.conv2d(x, w, padding=2),
+        PICTURES,
+    ),
+}
+"""Ops on more numbers than the table of ops draws: the shapes of their inputs, their call, and their attributes."""
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_operands_are_the_oracle_s(paddle: Any, static: Any, name: str) -> None:
+    """An op on hundreds of numbers a side makes what it makes on few."""
+    shapes, call, attributes = LARGE[name]
+    names = ("x", "y")[: len(shapes)]
+    out = call(paddle, *(static.data(each, list(shape), "float32") for each, shape in zip(names, shapes)))
+    generator = np.random.default_rng(11)
+    fed = [generator.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
+    (fetched,) = compiled(paddle, [out], feeds=names).run(*fed)
+
+    sample = Sample(tuple(each.astype(np.float64) for each in fed), attributes)
+    (limit,) = for_outputs(OPS[name], sample)
+    expected = OPS[name].forward(*sample.inputs, **attributes)
+    check.close(actual=fetched, expected=expected, tolerance=limit, what=f"the output of {name}", dtype="float32")
 
 
 TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) / 4

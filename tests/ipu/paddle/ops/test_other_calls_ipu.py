@@ -53,6 +53,14 @@ def _hinge(paddle: Any, scores: Any, sign: Any) -> Any:
     return _appended(paddle, "hinge_loss", "Loss", Logits=scores, Labels=paddle.scale(sign, 0.5, 0.5))
 
 
+def _cumsum(paddle: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    block = paddle.static.default_main_program().current_block()
+    out = block.create_var(dtype=x.dtype, shape=x.shape)
+    attributes = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "flatten": False}
+    block.append_op(type="cumsum", inputs={"X": x}, outputs={"Out": out}, attrs=attributes)
+    return out
+
+
 def _row(op: str, call: Call, **options: Any) -> Row:
     """A row that is not in the table."""
     return Row(op, *(Missing("the name is Paddle's"),) * 2, call, **options)
@@ -63,6 +71,7 @@ OTHERS: Mapping[str, Row] = {
     "diagonal": _row("diag", _diagonal),
     "add_n": _row("add", _add_n),
     "expand_as": _row("expand", lambda paddle, x, shape: paddle.expand_as(x, paddle.zeros(list(shape), x.dtype))),
+    "cumsum": _row("cumsum", _cumsum),
     "rank_loss": _row("rank_loss", reduced(_rank)),
     "hinge_loss": _row("hinge_loss", reduced(_hinge)),
 }
