@@ -301,8 +301,8 @@ def uninstall() -> None:
     """
     for name in [name for name in sys.modules if _FINDER.real_name(name) is not None]:
         del sys.modules[name]
-    for finder in (_FINDER, _MOVED_FINDER):
-        finder.aliases.clear()
+    for aliases in (_FINDER.aliases, _MOVED_FINDER.aliases):
+        aliases.clear()
     _CHANGER.changes.clear()
     for finder in (_FINDER, _MOVED_FINDER, _CHANGER):
         if finder in sys.meta_path:

@@ -118,7 +118,7 @@ def test_replicas_reduce(replicas: int, record: Record, name: str) -> None:
         check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
     what = f"{name} of integers"
     if what in record:
-        expected = np.int32(grouped(np.int64(rows_of(replicas)) + LARGE, replicas, np.sum))
+        expected = grouped(rows_of(replicas).astype(np.int64) + LARGE, replicas, np.sum).astype(np.int32)
         check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 

@@ -76,7 +76,7 @@ def test_a_queue_knows_whether_it_is_used(device: Device) -> None:
 
 def test_structures_come_out_as_they_went_in(device: Device) -> None:
     """Lists, tuples and dictionaries of tensors keep their structure, their shapes, their types and every bit."""
-    integers = np.int32([2**28 + 3, -(2**29) - 5, 7])  # more bits than float32 has
+    integers = np.array([2**28 + 3, -(2**29) - 5, 7], np.int32)  # more bits than float32 has
     tf, queue = device.open().tf, device.infeed((samples(3), integers))
     kinds = {
         "list": lambda x, y: [x, y],

@@ -250,7 +250,7 @@ def test_every_tensor_that_is_handed_on_has_a_gradient(device: Device) -> None:
     weights = chain.train(4, 1).weights
 
     slope = (1 + 8 - 32) * samples(4).sum()
-    expected = np.float32([START[0] - RATE * slope * START[1], START[1] - RATE * slope * START[0]])
+    expected = np.array([START[0] - RATE * slope * START[1], START[1] - RATE * slope * START[0]], np.float32)
     check.identical(actual=weights, expected=expected, what="the weights of both stages")
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Sequence
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.internal import enum_type_wrapper
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+from google.protobuf.internal import enum_type_wrapper  # type: ignore[import-untyped]
 
 from ipu_conformance.emulator.tensorflow.legacy.plugin.poplar import generated
 
