@@ -271,21 +271,23 @@ def test_names_of_the_vendor_s_tensorflow_are_found(tf: Any, ipu: Any, place: st
 
 
 PLUGIN = "tensorflow.compiler.plugin.poplar"
-MESSAGES = {
-    "DeviceConnectionType": "IpuDeviceConnectionType",
-    "ExecutionProfileType": "IpuExecutionProfileType",
-    "SchedulingAlgorithm": "IpuSchedulingAlgorithm",
-    "SelectionOrder": "IpuSelectionOrder",
+NUMBERED = {
+    "DeviceConnectionType": ("ALWAYS", "ON_DEMAND", "NEVER", "PRE_COMPILE"),
+    "ExecutionProfileType": ("NO_PROFILE", "DEVICE_PROFILE", "IPU_PROFILE", "TILE_PROFILE"),
+    "SchedulingAlgorithm": ("CHOOSE_BEST", "CLUSTERING", "POST_ORDER", "LOOK_AHEAD", "SHORTEST_PATH"),
+    "SelectionOrder": ("AUTO", "ZIGZAG", "SNAKE", "HOOF"),
 }
+"""The members of enumerations in the order of ``config.proto``, which numbers them from 0."""
 
 
-@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("name", NUMBERED)
 def test_enumerations_have_the_numbers_of_their_messages(ipu: Any, name: str) -> None:
     """A member of an enumeration is the number that the compiler knows it by."""
+    expected = {member: number for number, member in enumerate(NUMBERED[name])}
     messages = importlib.import_module(f"{PLUGIN}.driver.config_pb2")
 
-    actual = {member.name: member.value for member in getattr(ipu.config, name)}
-    check.equal(actual=actual, expected=dict(getattr(messages, MESSAGES[name]).items()), what=name)
+    check.equal(actual={each.name: each.value for each in getattr(ipu.config, name)}, expected=expected, what=name)
+    check.equal(actual=dict(getattr(messages, f"Ipu{name}").items()), expected=expected, what=f"the message of {name}")
 
 
 def test_operations_are_in_the_vendor_s_modules(tf: Any, ipu: Any, configure: Any) -> None:
