@@ -118,6 +118,15 @@ def test_the_largest_mean_of_squares_is_kept(updates: Updates, amsgrad: bool, se
     )
 
 
+@pytest.mark.parametrize(("name", "count"), [("AdamIpuOptimizer", 3), ("LAMBIpuOptimizer", 1)])
+def test_means_are_freed_of_their_start_at_zero(updates: Updates, name: str, count: int) -> None:
+    """Debiased, means of gradients of 2 are 2 and means of their squares 4 from the first update on."""
+    settings = {**HALVES, "debiasing": True, "epsilon": 2.0}
+    _, variables = updates(name, settings, [[2.0] * 4] * count, {"w": [0.0] * 4})
+
+    check_values(variables, [-RATE * count * 2 / (2 + 2)], f"a weight after {count} updates")
+
+
 def test_names_are_excluded_from_decay_and_adaptation(updates: Updates) -> None:
     """LAMB scales a change to the norm of its variable and adds decay, each but for names that match a pattern.
 
