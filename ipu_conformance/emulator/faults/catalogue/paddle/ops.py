@@ -136,16 +136,6 @@ def _narrow(*types: str, slot: str = "Out") -> Wrong:
     return _where(types, edit)
 
 
-def _enlarged(block: Any, op: Any, index: int) -> None:
-    """The result of a product whose sums are long is scaled."""
-    if block.find_var(op.input("X")[0].encode()).shape()[-1] >= 32:
-        scale = block._insert_op(index + 1)
-        scale.set_type("scale")
-        scale.set_input("X", op.output("Out"))
-        scale.set_output("Out", op.output("Out"))
-        scale._set_attr("scale", 1.01)
-
-
 def _one_memory(program: Any, **context: Any) -> Any:
     """A scale by one is left out, and its output is its input from there on, for who reads and for who writes."""
     block = program.desc.block(0)
@@ -251,8 +241,6 @@ for _name, _what, _wrong in (
      _attribute("bicubic_interp_v2", "interp_method", lambda value: "bilinear")),
     ("op-sums-with-themselves", "a running sum counts the number at its place, or does not, against what is asked for",
      _attribute("cumsum", "exclusive", _other)),
-    ("op-long-product-enlarged", "products over 32 numbers or more are too large by a hundredth",
-     _where(["matmul_v2"], _enlarged)),
     ("op-cast-left-out", "a cast changes nothing", _taken_for("cast", "assign")),
     ("op-scale-by-one-shares-memory", "a scale by one gives its input's memory, which a later op writes over",
      _one_memory),
