@@ -34,6 +34,7 @@ BESIDE: Mapping[str, Sequence[int]] = {
     "einsum": (26, 41),
     "take_along_axis": (0,),
     "slice_update": (17, 9),
+    "topk": (24, 16),
 }
 """Samples that are chosen as well: wrong gradients and indices, which words do not tell of, show in these."""
 

@@ -53,7 +53,7 @@ def _drawn(**choices: Sequence[Any]) -> Draw:
 
 
 def _draw_topk(chooser: Chooser) -> Sample:
-    shape = chooser.shape(1, 3, 5)
+    shape = chooser.shape(1, 3, 9)
     axis = chooser.integer(0, len(shape) - 1)
     attributes = {"k": chooser.integer(1, shape[axis]), "axis": axis, "largest": chooser.boolean()}
     return Sample((chooser.distinct(shape),), attributes)

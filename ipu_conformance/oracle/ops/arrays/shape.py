@@ -30,7 +30,7 @@ def _draw_reshape(chooser: Chooser) -> Sample:
 
 
 def _draw_transpose(chooser: Chooser) -> Sample:
-    shape = chooser.shape(1, 4, 4)
+    shape = chooser.shape(1, 6, 4)
     return _sample(chooser, shape, axes=_permutation(chooser, len(shape)))
 
 

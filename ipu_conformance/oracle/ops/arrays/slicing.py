@@ -81,13 +81,13 @@ def _draw_split(chooser: Chooser) -> Sample:
 def _draw_concat(chooser: Chooser) -> Sample:
     shape = chooser.shape(1, 3, 4)
     axis = chooser.integer(0, len(shape) - 1)
-    pieces = [(*shape[:axis], chooser.integer(1, 4), *shape[axis + 1 :]) for _ in range(chooser.integer(1, 3))]
+    pieces = [(*shape[:axis], chooser.integer(1, 4), *shape[axis + 1 :]) for _ in range(chooser.integer(1, 6))]
     return Sample(tuple(chooser.array(piece) for piece in pieces), {"axis": axis})
 
 
 def _draw_stack(chooser: Chooser) -> Sample:
     shape = chooser.shape(1, 3, 4)
-    pieces = tuple(chooser.array(shape) for _ in range(chooser.integer(1, 3)))
+    pieces = tuple(chooser.array(shape) for _ in range(chooser.integer(1, 6)))
     return Sample(pieces, {"axis": chooser.integer(0, len(shape))})
 
 
