@@ -64,7 +64,7 @@ def _generate(file: str) -> Any:
             own.oneof_decl.add(name="msg")
         for field in fields:
             _describe_field(own, f".{package}", *field.split())
-    _POOL.Add(described)
+    _POOL.AddSerializedFile(described.SerializeToString())
     members: Dict[str, Any] = {}
     for enumeration in described.enum_type:
         wrapped = enum_type_wrapper.EnumTypeWrapper(_POOL.FindEnumTypeByName(f"{package}.{enumeration.name}"))
