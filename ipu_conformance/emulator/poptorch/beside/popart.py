@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, List, Optional
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
+from ipu_conformance.emulator.poptorch.options.enums import ByValue
 
 __version__ = "3.4.0+emulator"
 
@@ -18,7 +19,7 @@ class popart_exception(Error):  # noqa: N801, N818 (the vendor's name)
     """An error of PopART."""
 
 
-class RecomputationType(enum.IntEnum):
+class RecomputationType(ByValue, enum.IntEnum):
     """Which operations are computed again in the backward pass."""
 
     NoRecompute = 0
@@ -28,7 +29,7 @@ class RecomputationType(enum.IntEnum):
     RecomputeAll = 4
 
 
-class VirtualGraphMode(enum.IntEnum):
+class VirtualGraphMode(ByValue, enum.IntEnum):
     """Who places operations on IPUs."""
 
     Off = 0
@@ -37,7 +38,7 @@ class VirtualGraphMode(enum.IntEnum):
     ExecutionPhases = 3
 
 
-class SyntheticDataMode(enum.IntEnum):
+class SyntheticDataMode(ByValue, enum.IntEnum):
     """What inputs hold instead of data."""
 
     Off = 0
@@ -45,14 +46,14 @@ class SyntheticDataMode(enum.IntEnum):
     RandomNormal = 2
 
 
-class Instrumentation(enum.IntEnum):
+class Instrumentation(ByValue, enum.IntEnum):
     """Which loops are measured."""
 
     Outer = 0
     Inner = 1
 
 
-class GradientTensorTrackingMethod(enum.IntEnum):
+class GradientTensorTrackingMethod(ByValue, enum.IntEnum):
     """Which gradients automatic loss scaling looks at."""
 
     AllNonViewChangingGradientTensors = 0
@@ -60,14 +61,14 @@ class GradientTensorTrackingMethod(enum.IntEnum):
     GradientsOfUserSpecifiedTensors = 2
 
 
-class ExecutionPhaseIOSchedule(enum.IntEnum):
+class ExecutionPhaseIOSchedule(ByValue, enum.IntEnum):
     """When the tensors of a phase are loaded."""
 
     Preload = 0
     OnDemand = 1
 
 
-class ExecutionPhaseSchedule(enum.IntEnum):
+class ExecutionPhaseSchedule(ByValue, enum.IntEnum):
     """The order of the steps that update the weights of a phase."""
 
     Interleaving = 0
@@ -75,7 +76,7 @@ class ExecutionPhaseSchedule(enum.IntEnum):
     BatchClusteredIO = 2
 
 
-class BatchSerializationBatchSchedule(enum.IntEnum):
+class BatchSerializationBatchSchedule(ByValue, enum.IntEnum):
     """The order of the pieces of a serialized batch."""
 
     Scheduler = 0
@@ -84,7 +85,7 @@ class BatchSerializationBatchSchedule(enum.IntEnum):
     OverlapOnCompute = 3
 
 
-class AccumulateOuterFragmentSchedule(enum.IntEnum):
+class AccumulateOuterFragmentSchedule(ByValue, enum.IntEnum):
     """The order, over the IPUs, of what follows the accumulation of gradients."""
 
     Scheduler = 0
@@ -93,7 +94,7 @@ class AccumulateOuterFragmentSchedule(enum.IntEnum):
     OverlapMemoryOptimized = 3
 
 
-class AnchorReturnTypeId(enum.IntEnum):
+class AnchorReturnTypeId(ByValue, enum.IntEnum):
     """Which micro-batches of an anchored tensor come back."""
 
     Final = 0

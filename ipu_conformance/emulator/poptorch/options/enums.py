@@ -6,9 +6,20 @@ Those that a program may read back from the options are integers, so that a valu
 from __future__ import annotations
 
 import enum
+from typing import Any, Tuple
 
 
-class OutputMode(enum.IntEnum):
+class ByValue:
+    """Members are written into files by value; some Pythons write a call of ``getattr``, which no reader takes."""
+
+    _value_: Any
+
+    def __reduce_ex__(self, protocol: Any) -> Tuple[Any, ...]:
+        """The class and the value."""
+        return type(self), (self._value_,)
+
+
+class OutputMode(ByValue, enum.IntEnum):
     """Which of a run's micro-batches come back to the host."""
 
     Final = 0
@@ -23,7 +34,7 @@ AnchorMode = OutputMode
 """The name of older SDKs."""
 
 
-class DataLoaderMode(enum.IntEnum):
+class DataLoaderMode(ByValue, enum.IntEnum):
     """Where batches are made, and whether small ones are gathered in the worker."""
 
     Sync = 0
@@ -31,7 +42,7 @@ class DataLoaderMode(enum.IntEnum):
     AsyncRebatched = 2
 
 
-class SharingStrategy(enum.IntEnum):
+class SharingStrategy(ByValue, enum.IntEnum):
     """How a dataset reaches the process that loads it."""
 
     SharedMemory = 0
@@ -40,7 +51,7 @@ class SharingStrategy(enum.IntEnum):
     ForkServer = 3
 
 
-class ConnectionType(enum.IntEnum):
+class ConnectionType(ByValue, enum.IntEnum):
     """When a model attaches to its device: at once, when it is compiled or run, or never."""
 
     Always = 0
@@ -48,7 +59,7 @@ class ConnectionType(enum.IntEnum):
     Never = 2
 
 
-class SyncPattern(enum.IntEnum):
+class SyncPattern(ByValue, enum.IntEnum):
     """Which IPUs wait for one another."""
 
     Full = 0
@@ -56,7 +67,7 @@ class SyncPattern(enum.IntEnum):
     ReplicaAndLadder = 2
 
 
-class ReductionType(enum.IntEnum):
+class ReductionType(ByValue, enum.IntEnum):
     """How gradients of micro-batches and replicas become one."""
 
     Sum = 0
@@ -64,7 +75,7 @@ class ReductionType(enum.IntEnum):
     NoReduction = 2
 
 
-class MeanReductionStrategy(enum.IntEnum):
+class MeanReductionStrategy(ByValue, enum.IntEnum):
     """Whether a mean is kept while accumulating or made from the sum at the end."""
 
     Running = 0
@@ -72,7 +83,7 @@ class MeanReductionStrategy(enum.IntEnum):
     PostAndLoss = 2
 
 
-class HalfFloatCastingBehavior(enum.IntEnum):
+class HalfFloatCastingBehavior(ByValue, enum.IntEnum):
     """The type of an operation whose inputs are both float16 and float32; no longer has an effect."""
 
     FloatDowncastToHalf = 0
@@ -80,7 +91,7 @@ class HalfFloatCastingBehavior(enum.IntEnum):
     Default = 2
 
 
-class OverlapMode(enum.Enum):
+class OverlapMode(ByValue, enum.Enum):
     """How far the transfer of an input or output overlaps with computation."""
 
     NoOverlap = "no_overlap"
@@ -88,7 +99,7 @@ class OverlapMode(enum.Enum):
     OverlapDeviceIterationLoop = "overlap_device_iteration_loop"
 
 
-class MatMulSerializationMode(enum.Enum):
+class MatMulSerializationMode(ByValue, enum.Enum):
     """The dimension along which a matrix product is made piece by piece."""
 
     InputChannels = "input_channels"
@@ -97,7 +108,7 @@ class MatMulSerializationMode(enum.Enum):
     Disabled = "none"
 
 
-class Liveness(enum.IntEnum):
+class Liveness(ByValue, enum.IntEnum):
     """When the tensors of a phase leave the device for the memory of the host."""
 
     AlwaysLive = 0
@@ -106,14 +117,14 @@ class Liveness(enum.IntEnum):
     OffChipAfterEachPhase = 3
 
 
-class AutoStage(enum.IntEnum):
+class AutoStage(ByValue, enum.IntEnum):
     """How a block without a stage gets one."""
 
     SameAsIpu = 0
     AutoIncrement = 1
 
 
-class CommGroupType(enum.IntEnum):
+class CommGroupType(ByValue, enum.IntEnum):
     """Which replicas form a group."""
 
     All = 0
@@ -122,14 +133,14 @@ class CommGroupType(enum.IntEnum):
     NoGrouping = 3
 
 
-class VariableRetrievalMode(enum.IntEnum):
+class VariableRetrievalMode(ByValue, enum.IntEnum):
     """Whether a weight is read from one replica of each group or from all."""
 
     OnePerGroup = 0
     AllReplicas = 1
 
 
-class MultiConvPlanType(enum.IntEnum):
+class MultiConvPlanType(ByValue, enum.IntEnum):
     """Whether the convolutions of a group run side by side or one after the other."""
 
     Parallel = 0

@@ -169,9 +169,18 @@ def defaults_of(arguments: str) -> Dict[str, Any]:
     return dict(zip((argument.arg for argument in listed.args), [REQUIRED] * (len(listed.args) - len(values)) + values))
 
 
+def called(found: Any) -> Any:
+    """What a call runs first: of a class, the nearest method. Older Pythons prefer an inherited ``__new__``."""
+    for kind in found.__mro__ if isinstance(found, type) else ():
+        for method in ("__new__", "__init__"):
+            if method in vars(kind):
+                return getattr(found, method)
+    return found
+
+
 def differences(function: Any, documented: str) -> Dict[str, Any]:
     """The arguments that do not exist, or that have another default; dtypes are compared by their names."""
-    parameters = inspect.signature(function).parameters
+    parameters = inspect.signature(called(function)).parameters
     wrong = {}
     for name, default in defaults_of(documented).items():
         if name not in parameters:
