@@ -163,6 +163,19 @@ def test_a_function_that_is_called_twice_can_be_wrong_later(example):
     assert (once, noted) == ([f"{NAME}:scaled"], [f"{NAME}:scaled", f"{NAME}:scaled#2"])
 
 
+def test_modules_without_a_file_are_passed_over(example, monkeypatch):
+    """Some are made while the program runs, and what they hold was written elsewhere."""
+    made = types.ModuleType(f"{slips._EMULATOR}.core.made")
+    made.scaled, made.Holder = example.scaled, example.Holder
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    noted = []
+    with slips.called(noted.append):
+        made.scaled(1)
+
+    assert noted == [f"{NAME}:scaled"]
+    assert not [place for place in declared.places("core") if place.startswith("core.made:")]
+
+
 def test_who_raises_is_noted(example):
     """Only where an error comes."""
     noted = []

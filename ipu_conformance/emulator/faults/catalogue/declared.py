@@ -218,7 +218,7 @@ def _of_module(module: ModuleType) -> Iterator[str]:
             if _belongs(value, module):
                 yield from _of_class(value, name)
         elif isinstance(value, FunctionType):
-            if value.__code__.co_filename == module.__file__:
+            if slips.is_written_in(value, module):
                 yield from (f"{name}({parameter})" for parameter in _defaults(value))
         elif slips.can_slip(value):
             yield name
@@ -227,8 +227,7 @@ def _of_module(module: ModuleType) -> Iterator[str]:
 def _belongs(kind: type, module: ModuleType) -> bool:
     """Whether a class is defined in a module; a vendor's class may say that it belongs elsewhere."""
     return kind.__module__ == module.__name__ or any(
-        isinstance(value, FunctionType) and value.__code__.co_filename == module.__file__
-        for value in vars(kind).values()
+        isinstance(value, FunctionType) and slips.is_written_in(value, module) for value in vars(kind).values()
     )
 
 

@@ -232,6 +232,11 @@ def _all_functions() -> Iterator[Tuple[CodeType, str]]:
             yield from _functions_of(module, name)
 
 
+def is_written_in(function: FunctionType, module: ModuleType) -> bool:
+    """Whether a module's own file has the function; a module that is made while the program runs has no file."""
+    return function.__code__.co_filename == vars(module).get("__file__")
+
+
 def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str]]:
     """The functions that a module's own file defines; a vendor's class may say that it belongs elsewhere."""
     short = name[len(_EMULATOR) + 1 :]
@@ -243,7 +248,7 @@ def _functions_of(module: ModuleType, name: str) -> Iterator[Tuple[CodeType, str
             if not isinstance(function, FunctionType):
                 continue
             made = attribute == "__init__" and dataclasses.is_dataclass(value) and value.__module__ == name
-            here = function.__code__.co_filename == module.__file__ or made
+            here = is_written_in(function, module) or made
             if here and function.__name__ == (attribute or key):
                 yield function.__code__, f"{short}:{key}.{attribute}" if attribute else f"{short}:{key}"
 

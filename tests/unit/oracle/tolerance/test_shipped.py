@@ -20,6 +20,8 @@ SAMPLE = [
 
 ROUNDED_UP = float(np.finfo(np.float32).eps)
 """How much larger a number may be in the file, where it is kept in float32 and rounded up."""
+SUMMED_ELSEWHERE = float(np.finfo(np.float64).eps) ** 0.5
+"""How much smaller it may be: processors add up float64 in different orders, and what is measured is a difference."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +58,8 @@ def test_what_is_shipped_is_what_the_oracle_measures(front_end, word):
     kept = runs.assembled(shipped)
     for weight, each in measured.weights.items():
         np.testing.assert_allclose(kept.weights[weight].allowed, each.allowed, rtol=ROUNDED_UP)
-        assert (kept.weights[weight].allowed >= each.allowed).all()
-        assert kept.weights[weight].allowed_rms == each.allowed_rms
+        assert (kept.weights[weight].allowed >= each.allowed * (1 - SUMMED_ELSEWHERE)).all()
+        np.testing.assert_allclose(kept.weights[weight].allowed_rms, each.allowed_rms, rtol=SUMMED_ELSEWHERE)
     for one, other in zip(kept.losses, measured.losses):
         np.testing.assert_allclose(one.allowed, other.allowed, rtol=ROUNDED_UP)
 
