@@ -39,7 +39,7 @@ def interrupts() -> None:
 @pytest.fixture
 def no_hook() -> Iterator[None]:
     """The import hook is not installed; what cases of the same process have installed is back afterwards."""
-    aliases, changes = dict(hook._FINDER.aliases), dict(hook._CHANGER.changes)
+    aliases, moved, changes = dict(hook._FINDER.aliases), dict(hook._MOVED_FINDER.aliases), dict(hook._CHANGER.changes)
     modules = {name: module for name, module in sys.modules.items() if hook._FINDER.real_name(name) is not None}
     hook.uninstall()
     yield
@@ -47,6 +47,8 @@ def no_hook() -> Iterator[None]:
     if aliases:
         hook.alias(aliases)
         sys.modules.update(modules)
+    if moved:
+        hook.move(moved)
     if changes:
         hook._CHANGER.changes.update(changes)
         sys.meta_path.insert(0, hook._CHANGER)
