@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Dict
@@ -36,7 +37,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=kill_tables.HELP,
     )
+    action.add_argument(
+        "--slower",
+        type=_factor,
+        default=1.0,
+        metavar="N",
+        help="how many times slower the machine that the lists are for is than that of the notes (1)",
+    )
     action.set_defaults(action=_update)
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no factor; give a number above zero, as 2.5")
+    return factor
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +83,7 @@ def _update(args: argparse.Namespace) -> int:
         for case, amount in json.loads(path.read_text(encoding="utf-8"))["cases"].items():
             seconds[case] = max(amount, seconds.get(case, 0.0))
     prefix = f"tests/{suite_folder().name}/"
-    cases = {case[len(prefix) :]: amount for case, amount in seconds.items() if case.startswith(prefix)}
+    cases = {case[len(prefix) :]: amount * args.slower for case, amount in seconds.items() if case.startswith(prefix)}
     if not cases:
         raise levels.LevelsError(
             f"{args.notes[0]} holds no notes of a run of the suite; run benchmarks.suite_time first."

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ipu_conformance import levels
+from ipu_conformance import cli, levels
 from ipu_conformance.levels import Levels, LevelsError
 
 CASES = {
@@ -163,3 +163,32 @@ def test_a_damaged_list_is_one_sentence(damage, sentence, tmp_path):
 
     with pytest.raises(LevelsError, match=sentence):
         levels.read(path)
+
+
+NOTES = {"cases": {"tests/ipu/paddle/ir/test_a_ipu.py::test_one[x]": 0.25, "tests/unit/test_a.py::test_one": 1.0}}
+
+
+@pytest.mark.parametrize(("words", "seconds"), [((), 0.25), (("--slower", "2.5"), 0.625)])
+def test_times_are_those_of_the_machine_that_the_lists_are_for(words, seconds, tmp_path, monkeypatch):
+    """The notes of a faster machine count for more; tests that are not of the suite do not count."""
+    (tmp_path / "gw0.json").write_text(json.dumps(NOTES))
+    priced = {}
+
+    def computed(cases, kills):
+        priced.update(cases)
+        return Levels({}, {})
+
+    monkeypatch.setattr(levels, "computed", computed)
+    monkeypatch.setattr(Levels, "write", lambda self: None)
+
+    assert cli.main(["levels", "update", str(tmp_path), *words]) == 0
+    assert priced == {"paddle/ir/test_a_ipu.py::test_one[x]": seconds}
+
+
+@pytest.mark.parametrize("factor", ["0", "-2.5", "nan", "inf", "twice"])
+def test_a_factor_that_is_none_is_refused(factor, tmp_path, capsys):
+    """It is a number above zero."""
+    with pytest.raises(SystemExit):
+        cli.main(["levels", "update", str(tmp_path), "--slower", factor])
+
+    assert f"{factor!r} is no factor; give a number above zero" in capsys.readouterr().err
