@@ -73,7 +73,7 @@ class GradientAccumulationOptimizer(Accumulating, IpuOptimizer):
             return tf.constant(True)
 
     @staticmethod
-    def bool_to_three_state(value: Optional[bool], default: Optional[str] = None) -> str:
+    def bool_to_three_state(value: Optional[bool], default: Optional[str]) -> str:
         """A truth value, or none, as the vendor's compiler names it."""
         if value is None:
             return default or "THREESTATE_UNDEFINED"

@@ -17,54 +17,45 @@ from ipu_conformance import check
 
 pytestmark = pytest.mark.emulator
 
+CREATE, OPTIMIZE, NORM = "create_ipu_config", "set_optimization_options", "set_norm_options"
+IO_TILES, FLOAT, CONNECT = "set_io_tile_options", "set_floating_point_behaviour_options", "set_ipu_connection_type"
+DISTRIBUTE = "set_experimental_multi_replica_distribution_options"
 OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
-    "selection_order": ("create_ipu_config", {"selection_order": "SelectionOrder.SNAKE"}, "SelectionOrder.SNAKE"),
-    "scheduling.algorithm": (
-        "create_ipu_config", {"scheduler_selection": "PostOrder"}, "SchedulingAlgorithm.POST_ORDER",
-    ),
-    "scheduling.maximum_scheduler_lookahead_depth": ("create_ipu_config", {"max_scheduler_lookahead_depth": 7}, 7),
-    "scheduling.maximum_scheduler_search_space_size": (
-        "create_ipu_config", {"max_scheduler_search_space_size": 33}, 33,
-    ),
-    "experimental.always_rearrange_copies_on_the_host": (
-        "create_ipu_config", {"always_rearrange_copies_on_the_host": True}, True,
-    ),
+    "selection_order": (CREATE, {"selection_order": "SelectionOrder.SNAKE"}, "SelectionOrder.SNAKE"),
+    "scheduling.algorithm": (CREATE, {"scheduler_selection": "PostOrder"}, "SchedulingAlgorithm.POST_ORDER"),
+    "scheduling.maximum_scheduler_lookahead_depth": (CREATE, {"max_scheduler_lookahead_depth": 7}, 7),
+    "scheduling.maximum_scheduler_search_space_size": (CREATE, {"max_scheduler_search_space_size": 33}, 33),
+    "experimental.always_rearrange_copies_on_the_host": (CREATE, {"always_rearrange_copies_on_the_host": True}, True),
     "experimental.enable_remote_buffer_embedding": (
-        "create_ipu_config", {"enable_experimental_remote_buffer_embedding": True}, True,
+        CREATE,
+        {"enable_experimental_remote_buffer_embedding": True},
+        True,
     ),
-    "optimizations.merge_infeed_io_copies": ("create_ipu_config", {}, False),
-    "optimizations.enable_graph_outlining": ("create_ipu_config", {"disable_graph_outlining": True}, False),
-    "optimizations.prefetch_data_streams": ("create_ipu_config", {"prefetch_data_streams": False}, False),
-    "optimizations.combine_matmuls": ("set_optimization_options", {"combine_matmuls": True}, True),
-    "optimizations.combine_embedding_lookups": (
-        "set_optimization_options", {"combine_embedding_lookups": True}, True,
-    ),
-    "optimizations.maximum_cross_replica_sum_buffer_size": (
-        "set_optimization_options", {"max_cross_replica_sum_buffer_size": 3}, 3,
-    ),
-    "optimizations.maximum_reduce_scatter_buffer_size": (
-        "set_optimization_options", {"max_reduce_scatter_buffer_size": 4}, 4,
-    ),
-    "optimizations.maximum_inter_ipu_copies_buffer_size": (
-        "set_optimization_options", {"max_inter_ipu_copies_buffer_size": 5}, 5,
-    ),
-    "optimizations.maximum_send_recv_cluster_size": (
-        "set_optimization_options", {"max_send_recv_cluster_size": 6}, 6,
-    ),
-    "optimizations.minimum_remote_tensor_size": ("set_optimization_options", {"minimum_remote_tensor_size": 9}, 9),
+    "optimizations.merge_infeed_io_copies": (CREATE, {}, False),
+    "optimizations.enable_graph_outlining": (CREATE, {"disable_graph_outlining": True}, False),
+    "optimizations.prefetch_data_streams": (CREATE, {"prefetch_data_streams": False}, False),
+    "optimizations.combine_matmuls": (OPTIMIZE, {"combine_matmuls": True}, True),
+    "optimizations.combine_embedding_lookups": (OPTIMIZE, {"combine_embedding_lookups": True}, True),
+    "optimizations.maximum_cross_replica_sum_buffer_size": (OPTIMIZE, {"max_cross_replica_sum_buffer_size": 3}, 3),
+    "optimizations.maximum_reduce_scatter_buffer_size": (OPTIMIZE, {"max_reduce_scatter_buffer_size": 4}, 4),
+    "optimizations.maximum_inter_ipu_copies_buffer_size": (OPTIMIZE, {"max_inter_ipu_copies_buffer_size": 5}, 5),
+    "optimizations.maximum_send_recv_cluster_size": (OPTIMIZE, {"max_send_recv_cluster_size": 6}, 6),
+    "optimizations.minimum_remote_tensor_size": (OPTIMIZE, {"minimum_remote_tensor_size": 9}, 9),
     "optimizations.merge_remote_buffers": (
-        "set_optimization_options", {"merge_remote_buffers": True}, "MergeRemoteBuffersBehaviour.MERGE",
+        OPTIMIZE,
+        {"merge_remote_buffers": True},
+        "MergeRemoteBuffersBehaviour.MERGE",
     ),
-    "optimizations.enable_gather_simplifier": ("set_optimization_options", {"gather_simplifier": False}, False),
-    "optimizations.triangular_solve_expander_block_size": (
-        "set_optimization_options", {"triangular_solve_expander_block_size": 8}, 8,
-    ),
-    "optimizations.cholesky_block_size": ("set_optimization_options", {"cholesky_block_size": 11}, 11),
-    "optimizations.math.fast": ("set_optimization_options", {"enable_fast_math": True}, True),
+    "optimizations.enable_gather_simplifier": (OPTIMIZE, {"gather_simplifier": False}, False),
+    "optimizations.triangular_solve_expander_block_size": (OPTIMIZE, {"triangular_solve_expander_block_size": 8}, 8),
+    "optimizations.cholesky_block_size": (OPTIMIZE, {"cholesky_block_size": 11}, 11),
+    "optimizations.math.fast": (OPTIMIZE, {"enable_fast_math": True}, True),
     "serialization_output_folder": ("set_serialization_options", {"output_folder": "there"}, "there"),
-    "norms.use_stable_statistics": ("set_norm_options", {"use_stable_statistics": True}, True),
+    "norms.use_stable_statistics": (NORM, {"use_stable_statistics": True}, True),
     "norms.experimental.distributed_batch_norm_replica_group_size": (
-        "set_norm_options", {"experimental_distributed_batch_norm_replica_group_size": 3}, 3,
+        NORM,
+        {"experimental_distributed_batch_norm_replica_group_size": 3},
+        3,
     ),
     "compilation_poplar_options": ("set_compilation_options", {"compilation_options": {"a": "b"}}, {"a": "b"}),
     "convolutions.poplar_options": ("set_convolution_options", {"convolution_options": {"c": "d"}}, {"c": "d"}),
@@ -76,64 +67,44 @@ OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
     "ipu_model.tiles_per_ipu": ("set_ipu_model_options", {"tiles_per_ipu": 12}, 12),
     "ipu_model.version": ("set_ipu_model_options", {"ipu_model_version": "ipu1"}, "ipu1"),
     "allow_recompute": ("set_recomputation_options", {}, True),
-    "floating_point_behaviour.inv": ("set_floating_point_behaviour_options", {}, True),
-    "floating_point_behaviour.div0": ("set_floating_point_behaviour_options", {}, True),
-    "floating_point_behaviour.oflo": ("set_floating_point_behaviour_options", {}, True),
-    "floating_point_behaviour.nanoo": ("set_floating_point_behaviour_options", {}, True),
-    "floating_point_behaviour.esr": (
-        "set_floating_point_behaviour_options", {}, "StochasticRoundingBehaviour.ON",
-    ),
-    "io_tiles.num_io_tiles": ("set_io_tile_options", {"num_io_tiles": 32}, 32),
-    "io_tiles.place_ops_on_io_tiles": (
-        "set_io_tile_options", {"num_io_tiles": 32, "place_ops_on_io_tiles": True}, True,
-    ),
+    "floating_point_behaviour.inv": (FLOAT, {}, True),
+    "floating_point_behaviour.div0": (FLOAT, {}, True),
+    "floating_point_behaviour.oflo": (FLOAT, {}, True),
+    "floating_point_behaviour.nanoo": (FLOAT, {}, True),
+    "floating_point_behaviour.esr": (FLOAT, {}, "StochasticRoundingBehaviour.ON"),
+    "io_tiles.num_io_tiles": (IO_TILES, {"num_io_tiles": 32}, 32),
+    "io_tiles.place_ops_on_io_tiles": (IO_TILES, {"num_io_tiles": 32, "place_ops_on_io_tiles": True}, True),
     "io_tiles.available_memory_proportion": (
-        "set_io_tile_options", {"num_io_tiles": 32, "io_tile_available_memory_proportion": 0.5}, 0.5,
+        IO_TILES,
+        {"num_io_tiles": 32, "io_tile_available_memory_proportion": 0.5},
+        0.5,
     ),
     "auto_select_ipus": ("auto_select_ipus", {"num_ipus": [4, 1]}, [4, 1]),
     "select_ipus": ("select_ipus", {"indices": [3, 1]}, [3, 1]),
     "device_connection.type": (
-        "set_ipu_connection_type",
+        CONNECT,
         {"connection_type": "DeviceConnectionType.ON_DEMAND"},
         "DeviceConnectionType.ON_DEMAND",
     ),
-    "device_connection.version": ("set_ipu_connection_type", {"ipu_version": 2}, "ipu2"),
-    "device_connection.enable_remote_buffers": ("set_ipu_connection_type", {"enable_remote_buffers": True}, True),
-    "experimental.multi_replica_distribution.process_count": (
-        "set_experimental_multi_replica_distribution_options", {"process_count": 5, "process_index": 3}, 5,
-    ),
-    "experimental.multi_replica_distribution.process_index": (
-        "set_experimental_multi_replica_distribution_options", {"process_count": 5, "process_index": 3}, 3,
-    ),
-}  # fmt: skip
+    "device_connection.version": (CONNECT, {"ipu_version": 2}, "ipu2"),
+    "device_connection.enable_remote_buffers": (CONNECT, {"enable_remote_buffers": True}, True),
+    "experimental.multi_replica_distribution.process_count": (DISTRIBUTE, {"process_count": 5, "process_index": 3}, 5),
+    "experimental.multi_replica_distribution.process_index": (DISTRIBUTE, {"process_count": 5, "process_index": 3}, 3),
+}
 """The attribute of today, and the old function, its arguments and the value that follows."""
-
 REFUSED: Dict[str, Tuple[str, Dict[str, Any], Any, str]] = {
-    "two kinds of events": (
-        "create_ipu_config", {"profiling": True, "enable_ipu_events": True}, Exception, "mutually exclusive",
-    ),
-    "execution alone": ("create_ipu_config", {"profile_execution": True}, Exception, "`profiling` is required"),
-    "no scheduler": ("create_ipu_config", {"scheduler_selection": "Fastest"}, TypeError, "SchedulingAlgorithm"),
+    "two kinds of events": (CREATE, {"profiling": True, "enable_ipu_events": True}, Exception, "mutually exclusive"),
+    "execution alone": (CREATE, {"profile_execution": True}, Exception, "`profiling` is required"),
+    "no scheduler": (CREATE, {"scheduler_selection": "Fastest"}, TypeError, "SchedulingAlgorithm"),
     "no dictionary": ("set_matmul_options", {"matmul_options": [("a", "b")]}, Exception, "must be a dictionary"),
     "no number": ("auto_select_ipus", {"num_ipus": "4"}, Exception, "integer, list or tuple"),
     "one index": ("select_ipus", {"indices": 3}, Exception, "must be a list or tuple"),
     "an index twice": ("select_ipus", {"indices": [3, 1, 3]}, Exception, "must be unique"),
-    "an empty group": (
-        "set_norm_options", {"experimental_distributed_batch_norm_replica_group_size": 0}, ValueError, "at least 1",
-    ),
-    "no I/O tiles": (
-        "set_io_tile_options", {"num_io_tiles": 0, "place_ops_on_io_tiles": True}, ValueError, "I/O tiles",
-    ),
-    "no version": (
-        "set_ipu_connection_type", {"connection_type": "DeviceConnectionType.NEVER"}, Exception, "ipu_version",
-    ),
-    "a process too many": (
-        "set_experimental_multi_replica_distribution_options",
-        {"process_count": 3, "process_index": 3},
-        ValueError,
-        "process_index",
-    ),
-}  # fmt: skip
+    "an empty group": (NORM, {"experimental_distributed_batch_norm_replica_group_size": 0}, ValueError, "at least 1"),
+    "no I/O tiles": (IO_TILES, {"num_io_tiles": 0, "place_ops_on_io_tiles": True}, ValueError, "I/O tiles"),
+    "no version": (CONNECT, {"connection_type": "DeviceConnectionType.NEVER"}, Exception, "ipu_version"),
+    "a process too many": (DISTRIBUTE, {"process_count": 3, "process_index": 3}, ValueError, "process_index"),
+}
 """What the old functions refuse, with the vendor's kinds of errors."""
 
 
