@@ -97,11 +97,6 @@ class Programs(Configured):
             **options,
         )
 
-    def weight(self, stage: int) -> Any:
-        """The weight of one stage."""
-        initial = self.v1.constant_initializer(START[stage])
-        return self.v1.get_variable(f"w{stage}", [], self.tf.float32, initial, use_resource=True)
-
     def stages(self, chain: Chain, mode: str) -> List[Callable[..., Any]]:
         """One function for each stage; in training the last returns the loss."""
 
@@ -162,35 +157,13 @@ class Programs(Configured):
         """The samples of so many loops."""
         return self.input_fn(samples(loops * chain.iterations * chain.replicas))
 
-    def watching(self) -> Any:
-        """A hook that keeps the loss and the global step after each loop."""
-        v1 = self.v1
-
-        class Watching(v1.train.SessionRunHook):  # type: ignore[name-defined]
-            def __init__(self) -> None:
-                self.losses: List[float] = []
-                self.steps: List[int] = []
-
-            def begin(self) -> None:
-                self.loss = v1.get_collection(v1.GraphKeys.LOSSES)[-1]
-                self.step = v1.train.get_global_step()
-
-            def before_run(self, run_context: Any) -> Any:
-                return v1.train.SessionRunArgs(self.loss)
-
-            def after_run(self, run_context: Any, run_values: Any) -> None:
-                self.losses.append(run_values.results)
-                self.steps.append(int(run_context.session.run(self.step)))
-
-        return Watching()
-
     def train(self, chain: Chain, loops: int = 1, estimator: Any = None, input_fn: Any = None, **changes: Any) -> Seen:
         """Train a chain and see what it leaves."""
         estimator = estimator or self.estimator(chain, model_fn=self.model_fn(chain, **changes))
-        watching = self.watching()
-        estimator.train(input_fn or self.fed(chain, loops), steps=loops * chain.iterations, hooks=[watching])
+        seeing = self.seeing()
+        estimator.train(input_fn or self.fed(chain, loops), steps=loops * chain.iterations, hooks=[seeing])
         weights, names = self.weights(estimator, chain), estimator.get_variable_names()
-        return Seen(weights, watching.losses, watching.steps, names, estimator.model_dir)
+        return Seen(weights, seeing.losses, seeing.steps, names, estimator.model_dir)
 
     def weights(self, estimator: Any, chain: Chain) -> np.ndarray:
         """The weights of the newest checkpoint."""

@@ -5,6 +5,7 @@ The loss of an element x is x·w0, as in ``exact``: what an estimator leaves com
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
@@ -57,9 +58,11 @@ class Trained(NamedTuple):
 class Configured:
     """Makes configurations and folders for estimators, and keeps the runs that cases share."""
 
-    def __init__(self, tf: Any, ipu: Any, folder: Path) -> None:
-        self.tf, self.ipu, self.v1 = tf, ipu, tf.compat.v1
-        self.modes = tf.estimator.ModeKeys
+    def __init__(self, folder: Path) -> None:
+        self.tf: Any = importlib.import_module("tensorflow")
+        self.ipu: Any = importlib.import_module("tensorflow.python.ipu")
+        self.v1 = self.tf.compat.v1
+        self.modes = self.tf.estimator.ModeKeys
         self._folder, self._numbers = folder, itertools.count()
         self._records: Dict[Any, Any] = {}
 
@@ -105,6 +108,45 @@ class Configured:
         """A data set of full batches of the rows of an array, or of a structure of arrays."""
         return self.tf.data.Dataset.from_tensor_slices(values).batch(batch, drop_remainder=True)
 
+    def weight(self, number: int = 0, start: Optional[float] = None) -> Any:
+        """A weight of the graph that is being built."""
+        initial = self.v1.constant_initializer(START[number] if start is None else start)
+        return self.v1.get_variable(f"w{number}", [], self.tf.float32, initial, use_resource=True)
+
+    def seeing(self, limit: Optional[int] = None) -> Any:
+        """A hook that notes when it is called and, after every run, the loss and the step; it may ask for an end."""
+        v1 = self.v1
+
+        class Seeing(v1.train.SessionRunHook):  # type: ignore[name-defined]
+            def __init__(self) -> None:
+                self.calls: List[str] = []
+                self.losses: List[float] = []
+                self.steps: List[int] = []
+
+            def begin(self) -> None:
+                self.calls.append("begin")
+                self.loss = v1.get_collection(v1.GraphKeys.LOSSES)[-1:]
+                self.global_step = v1.train.get_global_step()
+
+            def after_create_session(self, session: Any, coord: Any) -> None:
+                self.calls.append("created")
+
+            def before_run(self, run_context: Any) -> Any:
+                self.calls.append("before")
+                return v1.train.SessionRunArgs(self.loss)
+
+            def after_run(self, run_context: Any, run_values: Any) -> None:
+                self.calls.append("after")
+                self.losses += run_values.results
+                self.steps.append(int(run_context.session.run(self.global_step)))
+                if len(self.steps) == limit:
+                    run_context.request_stop()
+
+            def end(self, session: Any) -> None:
+                self.calls.append("end")
+
+        return Seeing()
+
 
 class Estimators(Configured):
     """Makes estimators, and reads what they leave in their folders."""
@@ -134,10 +176,6 @@ class Estimators(Configured):
         estimator.train(self.feed(steps * settings.get("replicas", 1)), steps=steps)
         return estimator
 
-    def weight(self, start: float = START[0]) -> Any:
-        """The weight of the graph that is being built."""
-        return self.v1.get_variable(WEIGHT, [], initializer=self.v1.constant_initializer(start), use_resource=True)
-
     def loss(self, features: Any) -> Any:
         """The sum of the products of a batch with the weight."""
         return self.tf.reduce_sum(self.weight() * features)
@@ -161,7 +199,7 @@ class Estimators(Configured):
         wrap = wrap or (self.ipu.optimizers.CrossReplicaOptimizer if replicas > 1 else unwrapped)
 
         def model_fn(features: Any, mode: str) -> Any:
-            products = self.weight(start) * features
+            products = self.weight(start=start) * features
             fields: Dict[str, Any] = {}
             if mode == self.modes.PREDICT:
                 fields["predictions"] = {"product": products, "input": features}
@@ -173,12 +211,17 @@ class Estimators(Configured):
 
         return model_fn
 
-    def trains(self, loss: Callable[..., Any]) -> Callable[..., Any]:
-        """A model function that minimizes a loss of the features."""
+    def trains(
+        self,
+        loss: Optional[Callable[[Any], Any]] = None,
+        train: Optional[Callable[[Any], Any]] = None,
+        **fields: Any,
+    ) -> Callable[..., Any]:
+        """A model function of a loss of the features, by default ours, and of what trains, by default descent."""
 
         def model_fn(features: Any, mode: str) -> Any:
-            value = loss(features)
-            return self.spec(mode, loss=value, train_op=self.descent().minimize(value))
+            value = (loss or self.loss)(features)
+            return self.spec(mode, loss=value, train_op=(train or self.descent().minimize)(value), **fields)
 
         return model_fn
 
@@ -217,14 +260,6 @@ class Estimators(Configured):
         left: Trained = self.once((steps, loop, replicas), lambda: self.train(steps, loop=loop, replicas=replicas))
         return left
 
-    def predicted(self, number: int, loop: int) -> List[Dict[str, Any]]:
-        """So many predictions of the initial weight, for cases that share them."""
-        predictions: List[Dict[str, Any]] = self.once(
-            ("predicted", number, loop),
-            lambda: self.call(self.make(loop=loop), "predict", self.feed(number), number),
-        )
-        return predictions
-
     def left(self, estimator: Any) -> Trained:
         """What the last training of an estimator left."""
         return Trained(
@@ -259,36 +294,6 @@ class Estimators(Configured):
     def checkpoints(self, estimator: Any) -> List[int]:
         """The global steps of the checkpoints in an estimator's folder."""
         return sorted(int(file.stem.split("-")[1]) for file in Path(estimator.model_dir).glob("model.ckpt-*.index"))
-
-    def seeing(self, limit: Optional[int] = None) -> Any:
-        """A hook that notes when it is called and, after every run, the global step; it may ask for an end."""
-        v1 = self.v1
-
-        class Seeing(v1.train.SessionRunHook):  # type: ignore[name-defined]
-            def __init__(self) -> None:
-                self.calls: List[str] = []
-                self.steps: List[int] = []
-
-            def begin(self) -> None:
-                self.calls.append("begin")
-                self.global_step = v1.train.get_global_step()
-
-            def after_create_session(self, session: Any, coord: Any) -> None:
-                self.calls.append("created")
-
-            def before_run(self, run_context: Any) -> None:
-                self.calls.append("before")
-
-            def after_run(self, run_context: Any, run_values: Any) -> None:
-                self.calls.append("after")
-                self.steps.append(int(run_context.session.run(self.global_step)))
-                if len(self.steps) == limit:
-                    run_context.request_stop()
-
-            def end(self, session: Any) -> None:
-                self.calls.append("end")
-
-        return Seeing()
 
 
 def means(losses: np.ndarray, loop: int) -> List[float]:

@@ -116,9 +116,7 @@ def warm(estimators: Estimators, start: float) -> Any:
     """A model function of two weights, both beginning at ``start``: the loss is x·(w0 + w1)."""
 
     def model_fn(features: Any, mode: Any) -> Any:
-        initializer = estimators.v1.constant_initializer(start)
-        other = estimators.v1.get_variable("w1", [], initializer=initializer, use_resource=True)
-        loss = estimators.tf.reduce_sum((estimators.weight(start) + other) * features)
+        loss = estimators.tf.reduce_sum((estimators.weight(0, start) + estimators.weight(1, start)) * features)
         train_op = estimators.descent().minimize(loss) if mode == estimators.modes.TRAIN else None
         return estimators.spec(mode, loss=loss, train_op=train_op)
 

@@ -1,8 +1,9 @@
-"""What an IPUEstimator refuses: model functions, input functions and what they return."""
+"""What an IPUEstimator refuses: model functions, input functions, and numbers of steps."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+import functools
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
@@ -36,77 +37,115 @@ def test_the_configuration_is_one_for_ipus(tf: Any, ipu: Any, estimators: Estima
         ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config)
 
 
-@pytest.mark.parametrize("mode", ["train", "evaluate"])
-def test_an_input_function_returns_a_data_set(estimators: Estimators, mode: str) -> None:
-    """Tensors cannot be fed to a loop: an input function that returns them is refused."""
-    estimator = estimators.make()
-
-    with check.raises(ValueError, match=r"(?i)dataset", what=f"{mode} with a tensor"):
-        getattr(estimator, mode)(lambda: estimators.tf.constant([1.0]), steps=2)
-
-
-@pytest.mark.parametrize("mode", ["train", "evaluate", "predict"])
-def test_the_last_batch_must_be_full(estimators: Estimators, mode: str) -> None:
-    """A batch that may be smaller has no shape that could be compiled."""
-
-    def input_fn() -> Any:
-        return estimators.slices(samples(4))().batch(2)
-
-    message = r"is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"
-    with check.raises(ValueError, match=message, what=f"{mode} with a last batch of an open size"):
-        estimators.call(estimators.make(), mode, input_fn, 2)
-
-
-def test_an_element_has_two_parts_at_most(estimators: Estimators) -> None:
-    """Elements are features, or features and labels: a data set of three parts is refused."""
+def labelled(e: Estimators) -> Any:
+    """A model function that takes labels."""
 
     def model_fn(features: Any, labels: Any, mode: Any) -> Any:
-        loss = estimators.weight() * (features - labels)
-        return estimators.spec(mode, loss=loss, train_op=estimators.descent().minimize(loss))
+        loss = e.weight() * (features - labels)
+        return e.spec(mode, loss=loss, train_op=e.descent().minimize(loss))
 
-    with check.raises(ValueError, match="labels", what="training with elements of three parts"):
-        estimators.make(model_fn).train(estimators.slices(samples(2), samples(2), samples(2)), steps=2)
-
-
-def test_labels_need_an_argument(estimators: Estimators) -> None:
-    """A model function without labels cannot be fed with some."""
-    with check.raises(ValueError, match="labels", what="training with labels that the model function does not take"):
-        estimators.make().train(estimators.slices(samples(2), samples(2)), steps=2)
+    return model_fn
 
 
-Stepping = Callable[[Any, Any], Any]
-STEPPING: Dict[str, Stepping] = {
-    "minimize": lambda v1, loss: v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step()),
-    "assign_add": lambda v1, loss: v1.train.get_global_step().assign_add(1),
-    "v1": lambda v1, loss: v1.assign_add(v1.train.get_or_create_global_step(), 2),
+TENSOR, OPEN = "(?i)dataset", "is not fully defined. If using tf.Dataset.batch, set `drop_remainder=True`"
+INPUTS: Dict[str, Tuple[str, str, Callable[[Estimators], Any]]] = {
+    **{f"{mode}-a-tensor": (mode, TENSOR, lambda e: e.tf.constant([1.0])) for mode in ("train", "evaluate")},
+    **{
+        f"{mode}-an-open-batch": (mode, OPEN, lambda e: e.slices(samples(4))().batch(2))
+        for mode in ("train", "evaluate", "predict")
+    },
+    "train-three-parts": ("train", "labels", lambda e: e.slices(samples(2), samples(2), samples(2))()),
+    "train-labels-nobody-takes": ("train", "labels", lambda e: e.slices(samples(2), samples(2))()),
 }
+"""What cannot be fed: tensors, batches that may be smaller, and more parts than the model function takes."""
 
 
-@pytest.mark.parametrize("way", STEPPING)
-def test_the_global_step_is_not_the_model_function_s(estimators: Estimators, way: str) -> None:
-    """The estimator counts the steps: a model function that does so as well is refused."""
+@pytest.mark.parametrize("name", INPUTS)
+def test_an_input_is_refused(estimators: Estimators, name: str) -> None:
+    """An input function returns a data set of full batches, whose elements are features, or features and labels."""
+    mode, message, data = INPUTS[name]
+    estimator = estimators.make(labelled(estimators) if "three-parts" in name else None)
+
+    with check.raises(ValueError, match=message, what=name):
+        estimators.call(estimator, mode, lambda: data(estimators), 2)
+
+
+def on_the_second_ipu(e: Estimators, loss: Any) -> Any:
+    """A loss that is doubled elsewhere."""
+    with e.ipu.scopes.ipu_shard(1):
+        return 2.0 * loss
+
+
+def counting(e: Estimators, loss: Any) -> Any:
+    """A training that advances the global step."""
+    return e.v1.train.GradientDescentOptimizer(1.0).minimize(loss, e.v1.train.get_global_step())
+
+
+def mean(e: Estimators, loss: Any) -> Dict[str, Any]:
+    """A metric of the loss."""
+    return {"mean": e.v1.metrics.mean(loss)}
+
+
+STEP, PAIR, CALL = "(?i)global.?step", "eval_metrics", "host_call"
+SPECIFIED: Dict[str, Tuple[str, Any, str, Dict[str, Any]]] = {
+    "minimize-counts-steps": ("train", ValueError, STEP, {"train_op": counting}),
+    "assign_add-counts-steps": (
+        "train", ValueError, STEP, {"train_op": lambda e, loss: e.v1.train.get_global_step().assign_add(1)},
+    ),
+    "v1-counts-steps": (
+        "train", ValueError, STEP,
+        {"train_op": lambda e, loss: e.v1.assign_add(e.v1.train.get_or_create_global_step(), 2)},
+    ),
+    "train-without-loss": ("train", ValueError, "(?i)loss", {"loss": None}),
+    "train-without-train_op": ("train", ValueError, "(?i)train_op", {"train_op": None}),
+    "evaluate-without-loss": ("evaluate", ValueError, "(?i)loss", {"loss": None, "eval_metrics": None}),
+    "evaluate-without-metrics": ("evaluate", ValueError, "eval_metric_ops", {"eval_metrics": None}),
+    "predict-without-predictions": ("predict", ValueError, "(?i)predictions", {}),
+    "three-losses": ("train", ValueError, "Loss must be scalar", {"loss": lambda e, loss: loss * [1.0, 2.0, 3.0]}),
+    "more-ipus-than-num_shards": ("evaluate", ValueError, "num_shards", {"loss": on_the_second_ipu}),
+    "metrics-listed": ("evaluate", TypeError, PAIR, {"eval_metrics": [1.0, 2.0]}),
+    "metrics-text": ("evaluate", TypeError, PAIR, {"eval_metrics": "mean"}),
+    "metrics-named": ("evaluate", TypeError, PAIR, {"eval_metrics": {"mean": 1.0}}),
+    "metrics-of-no-list": ("evaluate", TypeError, PAIR, {"eval_metrics": (min, 1.0)}),
+    "metrics-of-three": ("evaluate", ValueError, PAIR, {"eval_metrics": (min, [1.0], [2.0])}),
+    "metrics-of-both-kinds": (
+        "evaluate", ValueError, "eval_metric_ops.*eval_metrics|eval_metrics.*eval_metric_ops",
+        {"eval_metrics": lambda e, loss: (functools.partial(mean, e), [loss]), "eval_metric_ops": mean},
+    ),
+    "host_call-text": ("train", TypeError, CALL, {"host_call": "function"}),
+    "host_call-listed": ("train", TypeError, CALL, {"host_call": [1.0]}),
+    "host_call-of-no-function": ("train", TypeError, CALL, {"host_call": (1.0, [1.0])}),
+    "host_call-named": ("train", TypeError, CALL, {"host_call": (min, {"a": 1.0})}),
+    "host_call-of-three": ("train", ValueError, CALL, {"host_call": (min, [1.0], [2.0])}),
+    "host_call-returns-nothing": ("train", TypeError, CALL, {"host_call": (lambda: None, [])}),
+    "host_call-returns-a-number": ("train", TypeError, CALL, {"host_call": (lambda: 3.0, [])}),
+    "host_call-without-train_op": (
+        "train", ValueError, "train_op", {"train_op": None, "host_call": lambda e, loss: (e.tf.identity, [loss])},
+    ),
+    "host_call-in-loops-of-2": (
+        "train", ValueError, "host_call.*iterations_per_loop",
+        {"host_call": lambda e, loss: (e.tf.add, [1.0, 2.0])},
+    ),
+}  # fmt: skip
+"""The mode, the error with a word of it, and the fields that differ from those of a model that trains.
+
+Counting steps is the estimator's. Errors of eval_metrics and host_call are those of the vendor's ipu_estimator.py.
+"""
+
+
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_a_specification_is_refused(estimators: Estimators, name: str) -> None:
+    """A model function returns what its mode needs, of the right kinds, and counts no steps."""
+    mode, error, message, changes = SPECIFIED[name]
 
     def model_fn(features: Any, mode: Any) -> Any:
         loss = estimators.loss(features)
-        return estimators.spec(mode, loss=loss, train_op=STEPPING[way](estimators.v1, loss))
+        made = {key: field(estimators, loss) if callable(field) else field for key, field in changes.items()}
+        return estimators.spec(mode, **{"loss": loss, "train_op": estimators.descent().minimize(loss), **made})
 
-    with check.raises(ValueError, match=r"(?i)global.?step", what=f"a model function that counts steps by {way}"):
-        estimators.make(model_fn).train(estimators.feed(2), steps=2)
-
-
-def test_the_global_step_may_be_read(estimators: Estimators) -> None:
-    """To look at the global step, for a rate that decays, is not to change it."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.loss(features)
-        step = estimators.tf.cast(estimators.v1.train.get_global_step(), "float32")
-        rate = estimators.v1.train.GradientDescentOptimizer(2.0**-7 + 0.0 * step)
-        return estimators.spec(mode, loss=loss, train_op=rate.minimize(loss))
-
-    left = estimators.train(4, model_fn=model_fn)
-
-    check.equal(actual=left.step, expected=4, what="the global step")
-    check_weight(left.weight, counts(4))
+    loop = 1 if name.startswith("host_call") and "loops" not in name else 2
+    with check.raises(error, match=message, what=f"{mode}: {name}"):
+        estimators.call(estimators.make(model_fn, loop=loop), mode, estimators.feed(2), 2)
 
 
 @pytest.mark.parametrize("returned", [None, {"loss": 1.0}, (1.0, 2.0)], ids=str)
@@ -116,73 +155,57 @@ def test_a_model_function_returns_a_spec(estimators: Estimators, returned: Any) 
         estimators.make(lambda features, mode: returned).train(estimators.feed(2), steps=2)
 
 
-@pytest.mark.parametrize(("mode", "needed"), [("train", "loss"), ("train", "train_op"), ("evaluate", "loss")])
-def test_a_spec_has_what_its_mode_needs(estimators: Estimators, mode: str, needed: str) -> None:
-    """Training needs a loss and an operation, evaluation needs a loss."""
+def test_the_global_step_may_be_read(estimators: Estimators) -> None:
+    """To look at the global step, for a rate that decays, is not to change it."""
 
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.loss(features)
-        fields = {"loss": loss, "train_op": estimators.descent().minimize(loss)}
-        return estimators.spec(mode, **{name: field for name, field in fields.items() if name != needed})
+    def train(loss: Any) -> Any:
+        step = estimators.tf.cast(estimators.v1.train.get_global_step(), "float32")
+        return estimators.v1.train.GradientDescentOptimizer(2.0**-7 + 0.0 * step).minimize(loss)
 
-    with check.raises(ValueError, match=rf"(?i){needed}", what=f"{mode} without {needed}"):
-        getattr(estimators.make(model_fn), mode)(estimators.feed(2), steps=2)
+    left = estimators.train(4, model_fn=estimators.trains(train=train))
 
-
-def test_predicting_needs_predictions(estimators: Estimators) -> None:
-    """A model function that predicts nothing is refused."""
-    estimator = estimators.make(lambda features, mode: estimators.spec(mode, loss=estimators.loss(features)))
-
-    with check.raises(ValueError, match=r"(?i)predictions", what="predict without predictions"):
-        next(estimator.predict(estimators.feed(2), num_predictions=2))
+    check.equal(actual=left.step, expected=4, what="the global step")
+    check_weight(left.weight, counts(4))
 
 
-def test_a_loss_is_a_scalar(estimators: Estimators) -> None:
-    """A loss with several elements is refused."""
-    model_fn = estimators.trains(lambda features: estimators.weight() * features)
-
-    with check.raises(ValueError, match="Loss must be scalar", what="training with a loss of three elements"):
-        estimators.make(model_fn).train(estimators.feed(2, 3), steps=2)
-
-
-NO_METRICS: Dict[str, Any] = {
-    "[1.0, 2.0]": ([1.0, 2.0], TypeError),
-    "'mean'": ("mean", TypeError),
-    "{'mean': 1.0}": ({"mean": 1.0}, TypeError),
-    "one": ((min, 1.0), TypeError),
-    "three": ((min, [1.0], [2.0]), ValueError),
-}
-"""What is no pair of a function and tensors, with the errors of the vendor's ipu_estimator.py."""
-
-
-@pytest.mark.parametrize("metrics", NO_METRICS)
-def test_metrics_on_the_host_are_a_function_and_tensors(estimators: Estimators, metrics: str) -> None:
-    """eval_metrics is a pair of a function and its tensors, listed or named."""
-    given, error = NO_METRICS[metrics]
-    model_fn = estimators.product(also=lambda mode, features, products: {"eval_metrics": given})
-
-    with check.raises(error, match="eval_metrics", what=f"eval_metrics={given!r}"):
-        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
+CALLS: Dict[str, Tuple[str, Any, str, Dict[str, Any]]] = {
+    "train-both": ("train", ValueError, "both steps and max_steps", {"steps": 2, "max_steps": 2}),
+    "train-0-steps": ("train", ValueError, "Must specify steps > 0", {"steps": 0}),
+    "train-minus-2-steps": ("train", ValueError, "Must specify steps > 0", {"steps": -2}),
+    "train-0-max_steps": ("train", ValueError, "Must specify max_steps > 0", {"max_steps": 0}),
+    "train-no-hook": ("train", TypeError, "SessionRunHook", {"steps": 2, "hooks": ["hook"]}),
+    "evaluate-endless": ("evaluate", ValueError, "steps", {}),
+    "evaluate-0-steps": ("evaluate", ValueError, "steps > 0", {"steps": 0}),
+    "evaluate-minus-2-steps": ("evaluate", ValueError, "steps > 0", {"steps": -2}),
+    "predict-0": ("predict", ValueError, "num_predictions", {"num_predictions": 0}),
+    "predict-minus-1": ("predict", ValueError, "num_predictions", {"num_predictions": -1}),
+    "predict-an-unknown-key": (
+        "predict", ValueError, "Expected to run at least one output", {"predict_keys": ["quotient"]},
+    ),
+}  # fmt: skip
+"""Numbers of steps and of predictions that are not positive, and other arguments that lead to nothing."""
 
 
-def test_evaluation_has_metrics(estimators: Estimators) -> None:
-    """An evaluation whose spec has metrics neither for the host nor for the device is refused."""
-    spec = estimators.ipu.ipu_estimator.IPUEstimatorSpec
-    estimator = estimators.make(lambda features, mode: spec(mode, loss=estimators.loss(features)))
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_refused(estimators: Estimators, name: str) -> None:
+    """Steps are positive and end, hooks are SessionRunHooks, and something is predicted."""
+    mode, error, message, settings = CALLS[name]
+    with check.raises(error, match=message, what=f"{mode} with {settings}"):
+        result = getattr(estimators.make(), mode)(estimators.feed(2), **settings)
+        if mode == "predict":
+            next(result)
 
-    with check.raises(ValueError, match="eval_metric_ops", what="an evaluation without metrics"):
-        estimator.evaluate(estimators.feed(2), steps=2)
 
+@pytest.mark.parametrize("mode", ["train", "evaluate"])
+@pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
+def test_steps_are_whole_loops(estimators: Estimators, mode: str, steps: int, loop: int) -> None:
+    """A number of steps that is not a multiple of iterations_per_loop is refused before anything is built."""
+    estimator = estimators.make(loop=loop)
+    message = rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"
 
-def test_a_host_call_needs_a_training_operation(estimators: Estimators) -> None:
-    """Training needs an operation of the device, also where the host applies the gradients."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.loss(features)
-        return estimators.spec(mode, loss=loss, host_call=(estimators.tf.identity, [loss]))
-
-    with check.raises(ValueError, match="train_op", what="training with a host_call and without a train_op"):
-        estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
+    with check.raises(ValueError, match=message, what=f"{mode} for {steps} steps in loops of {loop}"):
+        getattr(estimator, mode)(estimators.feed(8), steps=steps)
+    check.equal(actual=estimators.checkpoints(estimator), expected=[], what="the steps of the checkpoints")
 
 
 def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> None:
@@ -193,24 +216,6 @@ def test_an_estimator_that_raised_can_be_used_again(estimators: Estimators) -> N
     estimator.train(estimators.feed(2), steps=2)
 
     estimators.check_left(estimator, 2)
-
-
-@pytest.mark.parametrize("number", [0, -1])
-def test_a_number_of_predictions_is_positive(estimators: Estimators, number: int) -> None:
-    """Who asks for a number of predictions gets at least one."""
-    with check.raises(ValueError, match="num_predictions", what=f"num_predictions={number}"):
-        next(estimators.make().predict(estimators.feed(2), num_predictions=number))
-
-
-def test_a_model_has_no_more_shards_than_were_asked_for(estimators: Estimators) -> None:
-    """A model that uses a second IPU needs num_shards=2."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        with estimators.ipu.scopes.ipu_shard(1):
-            return estimators.spec(mode, loss=estimators.loss(features))
-
-    with check.raises(ValueError, match="num_shards", what="a model on the second IPU of one"):
-        estimators.make(model_fn).evaluate(estimators.feed(2), steps=2)
 
 
 @pytest.mark.emulator

@@ -19,27 +19,6 @@ LOSSES = START[0] * samples(8)
 """The losses of eight elements at the beginning."""
 
 
-def test_evaluation_names_its_steps(estimators: Estimators) -> None:
-    """Without steps an evaluation would not end: it is refused."""
-    with check.raises(ValueError, match="steps", what="evaluate without steps"):
-        estimators.make().evaluate(estimators.feed(4))
-
-
-@pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
-def test_steps_are_whole_loops(estimators: Estimators, steps: int, loop: int) -> None:
-    """A number of steps that is not a multiple of iterations_per_loop is refused."""
-    message = rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"
-    with check.raises(ValueError, match=message, what=f"evaluate for {steps} steps in loops of {loop}"):
-        estimators.make(loop=loop).evaluate(estimators.feed(8), steps=steps)
-
-
-@pytest.mark.parametrize("steps", [0, -2])
-def test_steps_are_positive(estimators: Estimators, steps: int) -> None:
-    """An evaluation has at least one step."""
-    with check.raises(ValueError, match="steps > 0", what=f"evaluate for {steps} steps"):
-        estimators.make().evaluate(estimators.feed(2), steps=steps)
-
-
 @pytest.mark.parametrize(("steps", "loop"), [(2, 2), (4, 1), (8, 4)])
 def test_the_loss_is_the_mean_over_all_steps(estimators: Estimators, steps: int, loop: int) -> None:
     """The loss of an evaluation is the mean over the steps of all its loops."""
@@ -222,18 +201,6 @@ def test_metrics_begin_anew(estimators: Estimators) -> None:
     metrics = estimator.evaluate(estimators.feed(2), steps=2)
 
     check.equal(actual=metrics["mean"], expected=LOSSES[:2].mean(), what="the mean of the second evaluation")
-
-
-def test_metrics_are_on_the_host_or_on_the_device(estimators: Estimators) -> None:
-    """A model function that returns both kinds of metrics is refused."""
-
-    def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        metrics = on_host(estimators)
-        return {"eval_metrics": (metrics, [products, features]), "eval_metric_ops": metrics(products, features)}
-
-    message = r"eval_metric_ops.*eval_metrics|eval_metrics.*eval_metric_ops"
-    with check.raises(ValueError, match=message, what="a specification with both kinds of metrics"):
-        evaluated(estimators, also)
 
 
 def test_the_mode_is_that_of_evaluation(estimators: Estimators) -> None:

@@ -31,7 +31,7 @@ def check_products(predictions: List[Dict[str, Any]], expected: np.ndarray) -> N
 @pytest.mark.parametrize("loop", [1, 4])
 def test_predictions_come_in_the_order_of_the_input(shared: Estimators, loop: int) -> None:
     """The predictions of a loop come one by one, in the order of the elements."""
-    predictions = shared.predicted(8, loop)
+    predictions = shared.call(shared.make(loop=loop), "predict", shared.feed(8), 8)
 
     check_products(predictions, START[0] * samples(8))
     elements = np.array([each["input"] for each in predictions])
@@ -74,13 +74,6 @@ def test_predictions_are_chosen_by_their_keys(estimators: Estimators, keys: List
     for key in keys:
         expected = {"product": START[0] * samples(2), "input": samples(2)}[key]
         check.identical(actual=np.array([each[key] for each in predictions]), expected=expected, what=key)
-
-
-def test_unknown_keys_are_refused(estimators: Estimators) -> None:
-    """predict_keys must leave something to predict."""
-    message = "Expected to run at least one output"
-    with check.raises(ValueError, match=message, what="predict with an unknown key"):
-        predicted(estimators, 2, 2, predict_keys=["quotient"])
 
 
 def test_predictions_may_be_a_tensor(estimators: Estimators) -> None:

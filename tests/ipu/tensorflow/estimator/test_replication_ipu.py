@@ -83,19 +83,19 @@ def test_replicas_keep_the_state_of_the_optimizer(estimators: Estimators) -> Non
     check_weight(left.weight, counts(STEPS, replicas=2, momentum=0.5))
 
 
-@pytest.mark.parametrize("replicas", [2, pytest.param(4, marks=FOUR)])
+@pytest.mark.parametrize("replicas", [pytest.param(number, marks=pytest.mark.ipus(number)) for number in (1, 2, 4)])
 def test_evaluation_sees_the_elements_of_all_replicas(estimators: Estimators, replicas: int) -> None:
     """Loss and metrics are those of steps × R elements; nothing has to meet."""
 
     def also(mode: Any, features: Any, products: Any) -> Dict[str, Any]:
-        return {"eval_metrics": (lambda values: {"mean": estimators.v1.metrics.mean(values)}, [products])}
+        return {"eval_metrics": (lambda values: {"mean": estimators.v1.metrics.mean(values)}, [3 * products])}
 
     estimator = estimators.make(estimators.product(replicas=replicas, also=also), replicas=replicas)
     metrics = estimator.evaluate(estimators.feed(4 * replicas, 2), steps=4)
 
-    fed = START[0] * samples(4 * replicas * 2).astype(np.float64)
+    mean = START[0] * samples(4 * replicas * 2).astype(np.float64).mean()
     # The loss of a batch of two is the sum of its products.
-    expected = {"mean": fed.mean(), "loss": 2 * fed.mean(), "global_step": 4}
+    expected = {"mean": 3 * mean, "loss": 2 * mean, "global_step": 4}
     check.equal(actual=metrics, expected=expected, what=f"the evaluation on {replicas} replicas")
 
 

@@ -54,17 +54,6 @@ def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: E
     check_weight(left.weight, counts(STEPS, momentum=0.5))
 
 
-@pytest.mark.parametrize(("steps", "loop"), [(1, 2), (3, 2), (6, 4)])
-def test_steps_are_whole_loops(estimators: Estimators, steps: int, loop: int) -> None:
-    """A number of steps that is not a multiple of iterations_per_loop is refused before anything is built."""
-    estimator = estimators.make(loop=loop)
-    message = rf"steps \({steps}\) must be a multiple of iterations_per_loop \({loop}\)"
-
-    with check.raises(ValueError, match=message, what=f"training for {steps} steps in loops of {loop}"):
-        estimator.train(estimators.feed(8), steps=steps)
-    check.equal(actual=estimators.checkpoints(estimator), expected=[], what="the steps of the checkpoints")
-
-
 @pytest.mark.parametrize(("max_steps", "loop", "done"), [(4, 2, 4), (3, 2, 4), (5, 4, 8)])
 def test_max_steps_is_rounded_up(estimators: Estimators, max_steps: int, loop: int, done: int) -> None:
     """The loop in which max_steps is reached is completed."""
@@ -91,22 +80,6 @@ def test_a_second_training_goes_on_from_the_last_step(estimators: Estimators, nu
     estimator.train(estimators.feed(8, skip=2), **numbers)
 
     estimators.check_left(estimator, 6)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "reason"),
-    [
-        ({"steps": 2, "max_steps": 2}, "both steps and max_steps"),
-        ({"steps": 0}, "Must specify steps > 0"),
-        ({"steps": -2}, "Must specify steps > 0"),
-        ({"max_steps": 0}, "Must specify max_steps > 0"),
-    ],
-    ids=str,
-)
-def test_numbers_of_steps_are_sensible(estimators: Estimators, numbers: Dict[str, int], reason: str) -> None:
-    """Steps and max_steps exclude one another, and are positive."""
-    with check.raises(ValueError, match=reason, what=f"training with {numbers}"):
-        estimators.make().train(estimators.feed(2), **numbers)
 
 
 def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> None:
