@@ -221,7 +221,8 @@ class Estimators(Configured):
 
         def model_fn(features: Any, mode: str) -> Any:
             value = (loss or self.loss)(features)
-            return self.spec(mode, loss=value, train_op=(train or self.descent().minimize)(value), **fields)
+            train_op = (train or self.descent().minimize)(value) if mode == self.modes.TRAIN else None
+            return self.spec(mode, loss=value, train_op=train_op, **fields)
 
         return model_fn
 

@@ -114,13 +114,8 @@ def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path:
 
 def warm(estimators: Estimators, start: float) -> Any:
     """A model function of two weights, both beginning at ``start``: the loss is x·(w0 + w1)."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.tf.reduce_sum((estimators.weight(0, start) + estimators.weight(1, start)) * features)
-        train_op = estimators.descent().minimize(loss) if mode == estimators.modes.TRAIN else None
-        return estimators.spec(mode, loss=loss, train_op=train_op)
-
-    return model_fn
+    weights = lambda: estimators.weight(0, start) + estimators.weight(1, start)  # noqa: E731
+    return estimators.trains(lambda features: estimators.tf.reduce_sum(weights() * features))
 
 
 @pytest.fixture
