@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
 
@@ -51,20 +51,46 @@ def changed(programs: Programs, mode: str, **changes: Any) -> Any:
     return programs.spec(mode, **{**programs.settings(Chain(), mode), **changes})
 
 
-@pytest.mark.parametrize(
-    ("mode", "name"),
-    [
-        ("train", "optimizer_function"),
-        ("eval", "eval_metrics_fn"),
-        ("train", "gradient_accumulation_count"),
-        ("eval", "gradient_accumulation_count"),
-        ("infer", "gradient_accumulation_count"),
-    ],
-)
-def test_a_mode_needs_its_settings(programs: Programs, mode: str, name: str) -> None:
-    """Training needs an optimizer function, evaluation a function for metrics, and every mode a count."""
-    with check.raises(ValueError, match=name, what=f"a specification for {mode} without {name}"):
-        changed(programs, mode, **{name: None})
+COUNT = "gradient_accumulation_count"
+SPECIFIED: Dict[str, Tuple[str, Any, str, Any]] = {
+    "train-optimizer_function": ("train", ValueError, "optimizer_function", None),
+    "eval-eval_metrics_fn": ("eval", ValueError, "eval_metrics_fn", None),
+    **{f"{mode}-{COUNT}": (mode, ValueError, COUNT, None) for mode in MODES},
+    **{f"{COUNT}-{number}": ("train", ValueError, COUNT, number) for number in (0, -4)},
+    "computational_stages-function": ("train", TypeError, "computational_stages", lambda x: x),
+    "computational_stages-numbers": ("train", TypeError, "computational_stages", [1, 2]),
+    "optimizer_function-optimizer": ("train", TypeError, "optimizer_function", "sgd"),
+    "eval_metrics_fn-dictionary": ("train", TypeError, "eval_metrics_fn", {"loss": 1.0}),
+    f"{COUNT}-text": ("train", TypeError, COUNT, "4"),
+    **{
+        f"{name}_hooks-function": ("train", TypeError, f"{name}_hooks", [lambda: None])
+        for name in ("training", "evaluation", "prediction")
+    },
+    **{
+        name: ("train", ValueError, name, 1)
+        for name in ("infeed_queue", "outfeed_queue", "repeat_count", "inputs", "accumulate_outfeed", "outfeed_loss")
+    },
+}
+"""The mode, the error, and a setting with its value: what a mode needs, what has another type, what the estimator sets.
+
+Feeds, the number of runs and the loss belong to the estimator.
+"""
+
+
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_a_specification_is_refused(programs: Programs, name: str) -> None:
+    """A specification refuses a setting that is missing, of a wrong type, or not its own, and names it."""
+    mode, error, setting, value = SPECIFIED[name]
+    message = "hooks" if setting.endswith("hooks") else setting
+
+    with check.raises(error, match=message, what=f"a specification for {mode} with {setting}={value}"):
+        changed(programs, mode, **{setting: value})
+
+
+def test_a_mode_is_one_of_three(programs: Programs) -> None:
+    """A specification is for training, evaluation or prediction."""
+    with check.raises(ValueError, match="mode", what="a specification for the mode serve"):
+        programs.spec("serve", **programs.settings(Chain(), "train"))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -77,70 +103,65 @@ def test_settings_of_other_modes_may_stay(programs: Programs, mode: str) -> None
     check.equal(actual=(spec.mode, held), expected=(mode, functions), what="the mode and the functions")
 
 
-@pytest.mark.parametrize("count", [0, -4])
-def test_a_count_is_positive(programs: Programs, count: int) -> None:
-    """A pipeline runs at least one micro-batch."""
-    with check.raises(ValueError, match="gradient_accumulation_count", what=f"a count of {count}"):
-        changed(programs, "train", gradient_accumulation_count=count)
+def counting(p: Programs, loss: Any) -> Any:
+    """What an optimizer function returns that advances the global step."""
+    step = {"global_step": p.v1.train.get_global_step()}
+    return p.ipu.pipelining_ops.OptimizerFunctionOutput(p.optimizer(Chain()), loss, apply_gradients_kwargs=step)
 
 
-WRONG: Dict[str, Any] = {
-    "computational_stages-function": ("computational_stages", lambda x: x),
-    "computational_stages-numbers": ("computational_stages", [1, 2]),
-    "optimizer_function-optimizer": ("optimizer_function", "sgd"),
-    "eval_metrics_fn-dictionary": ("eval_metrics_fn", {"loss": 1.0}),
-    "gradient_accumulation_count-text": ("gradient_accumulation_count", "4"),
-    "training_hooks-function": ("training_hooks", [lambda: None]),
-    "evaluation_hooks-function": ("evaluation_hooks", [lambda: None]),
-    "prediction_hooks-function": ("prediction_hooks", [lambda: None]),
-}
+SEQUENTIAL, REPLICATED = Chain(schedule="Sequential"), Chain(replicas=2)
+BUILT: Dict[str, Tuple[str, Chain, Any, str, Any]] = {
+    "one-stage": (
+        "train", Chain(), ValueError, "at least two|requires 1",
+        {"computational_stages": [abs], "device_mapping": None},
+    ),
+    "mapping-too-short": (
+        "train", Chain(), ValueError, "Each stage must be mapped|requires 1", {"device_mapping": [0]},
+    ),
+    "half-of-the-ipus-idle": ("train", SEQUENTIAL, ValueError, "requires 1", {"device_mapping": [0, 0]}),
+    "interleaved-on-one-ipu": (
+        "train", Chain(gradient_accumulation=2, schedule="Interleaved", devices=(0, 0)),
+        NotImplementedError, "stages on", {},
+    ),
+    "schedule-by-name": ("train", Chain(), TypeError, "pipeline_schedule", {"pipeline_schedule": "Grouped"}),
+    "unknown-reduction": ("train", Chain(), ValueError, "Cannot parse .?most", {"reduction_method": "most"}),
+    "unknown-option": ("train", Chain(), TypeError, "pipeline_colour", {"pipeline_colour": "red"}),
+    "no-output-of-an-optimizer": (
+        "train", Chain(), (AttributeError, TypeError), "", {"optimizer_function": lambda loss: loss},
+    ),
+    "counting-steps": (
+        "train", Chain(), ValueError, "global.step", lambda p: {"optimizer_function": functools.partial(counting, p)},
+    ),
+    "replicas-that-never-meet": (
+        "train", REPLICATED, ValueError, "CrossReplicaOptimizer",
+        lambda p: {"optimizer_function": p.optimizer_function(Chain())},
+    ),
+    "metrics-nothing": (
+        "eval", Chain(), (KeyError, TypeError, ValueError), "loss", {"eval_metrics_fn": lambda products: None},
+    ),
+    "metrics-without-loss": (
+        "eval", Chain(), (KeyError, TypeError, ValueError), "loss",
+        lambda p: {"eval_metrics_fn": lambda products: {"mean": p.v1.metrics.mean(products)}},
+    ),
+    "predictions-without-names": (
+        "infer", Chain(), (TypeError, ValueError), "dict|Tensor",
+        {"computational_stages": [lambda x: x, lambda x: (x, x + 1)]},
+    ),
+}  # fmt: skip
+"""The mode and the chain, the error with a word of it, and what the specification has besides.
+
+That no half of the IPUs is idle is by the vendor's ipu_pipeline_estimator.py.
+"""
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG.values(), ids=list(WRONG))
-def test_wrong_types_are_refused(programs: Programs, name: str, value: Any) -> None:
-    """A specification refuses what is of another type than it needs."""
-    message = "hooks" if name.endswith("hooks") else name
+@pytest.mark.parametrize("name", BUILT)
+def test_no_pipeline_is_built(programs: Programs, name: str) -> None:
+    """An option that makes no pipeline is refused before anything is run."""
+    mode, chain, error, text, options = BUILT[name]
+    changes = options(programs) if callable(options) else options
 
-    with check.raises(TypeError, match=message, what=f"{name} of the wrong type"):
-        changed(programs, "train", **{name: value})
-
-
-def test_a_mode_is_one_of_three(programs: Programs) -> None:
-    """A specification is for training, evaluation or prediction."""
-    with check.raises(ValueError, match="mode", what="a specification for the mode serve"):
-        programs.spec("serve", **programs.settings(Chain(), "train"))
-
-
-OWN = ("infeed_queue", "outfeed_queue", "repeat_count", "inputs", "accumulate_outfeed", "outfeed_loss")
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_options_that_the_estimator_sets_are_refused(programs: Programs, name: str) -> None:
-    """Feeds, the number of runs and the loss belong to the estimator."""
-    with check.raises(ValueError, match=name, what=f"a specification with {name}"):
-        changed(programs, "train", **{name: 1})
-
-
-def test_options_that_no_pipeline_has_are_refused(programs: Programs) -> None:
-    """What a pipeline has no option for is refused when it is built."""
-    with check.raises(TypeError, match="pipeline_colour", what="an option that no pipeline has"):
-        used(programs, "train", Chain(), programs.model_fn(Chain(), pipeline_colour="red"))
-
-
-BUILT: Dict[str, Any] = {
-    "one-stage": (ValueError, "at least two|requires 1", {"computational_stages": [abs], "device_mapping": None}),
-    "mapping-too-short": (ValueError, "Each stage must be mapped|requires 1", {"device_mapping": [0]}),
-    "schedule-by-name": (TypeError, "pipeline_schedule", {"pipeline_schedule": "Grouped"}),
-    "unknown-reduction": (ValueError, "Cannot parse .?most", {"reduction_method": "most"}),
-    "no-output-of-an-optimizer": ((AttributeError, TypeError), "", {"optimizer_function": lambda loss: loss}),
-}
-
-
-@pytest.mark.parametrize(("error", "text", "changes"), BUILT.values(), ids=list(BUILT))
-def test_no_pipeline_is_built(programs: Programs, error: Any, text: str, changes: Dict[str, Any]) -> None:
-    """An option that makes no pipeline is refused before anything is trained."""
-    with check.raises(error, match=text, what=f"a pipeline with another {', '.join(changes)}"):
-        used(programs, "train", Chain(), programs.model_fn(Chain(), **changes))
+    with check.raises(error, match=text, what=f"a pipeline for {mode}: {name}"):
+        used(programs, mode, chain, programs.model_fn(chain, **changes))
 
 
 @pytest.mark.emulator
@@ -157,69 +178,17 @@ def test_the_count_of_a_specification_has_an_old_name(programs: Programs) -> Non
     check.equal(actual=found, expected=(6, {}), what="the count of a specification, and its other options")
 
 
-def test_no_half_of_the_ipus_is_idle(programs: Programs) -> None:
-    """A pipeline takes more than half of the IPUs of num_shards, by the vendor's ipu_pipeline_estimator.py."""
-    chain = Chain(schedule="Sequential")
+@pytest.mark.parametrize("returned", ["stock", "single", "nothing"])
+def test_a_model_function_returns_a_pipeline(programs: Programs, returned: str) -> None:
+    """Other specifications than a pipeline's are refused: stock's, that of estimators on one IPU, and none."""
 
-    with check.raises(ValueError, match="requires 1", what="both stages on one of two IPUs"):
-        used(programs, "train", chain, programs.model_fn(chain, device_mapping=[0, 0]))
+    def model_fn(mode: str, params: Any) -> Any:
+        kinds = {"stock": programs.tf.estimator.EstimatorSpec, "single": programs.ipu.ipu_estimator.IPUEstimatorSpec}
+        kind = kinds.get(returned)
+        return kind and kind("train", loss=programs.tf.constant(0.0), train_op=programs.tf.no_op())
 
-
-def test_interleaved_stages_have_devices_of_their_own(programs: Programs) -> None:
-    """Two stages on one IPU cannot be interleaved."""
-    with check.raises(NotImplementedError, match="stages on", what="both stages on IPU 0"):
-        used(programs, "train", Chain(gradient_accumulation=2, schedule="Interleaved", devices=(0, 0)))
-
-
-def stock(programs: Programs) -> Any:
-    """The specification of stock estimators."""
-    zero = programs.tf.constant(0.0)
-    return programs.tf.estimator.EstimatorSpec("train", loss=zero, train_op=programs.tf.no_op())
-
-
-def single(programs: Programs) -> Any:
-    """The specification of estimators on one IPU."""
-    zero = programs.tf.constant(0.0)
-    return programs.ipu.ipu_estimator.IPUEstimatorSpec("train", loss=zero, train_op=programs.tf.no_op())
-
-
-def nothing(programs: Programs) -> None:
-    """No specification."""
-
-
-@pytest.mark.parametrize("returned", [stock, single, nothing], ids=["stock", "single", "nothing"])
-def test_a_model_function_returns_a_pipeline(programs: Programs, returned: Callable[[Programs], Any]) -> None:
-    """Other specifications than a pipeline's are refused."""
-    with check.raises(TypeError, match="IPUPipelineEstimatorSpec", what="another specification"):
-        used(programs, "train", Chain(), lambda mode, params: returned(programs))
-
-
-@pytest.mark.parametrize("returned", ["nothing", "other"])
-def test_metrics_hold_the_loss(programs: Programs, returned: str) -> None:
-    """The function for metrics returns a dictionary that holds the loss."""
-
-    def metrics(products: Any) -> Any:
-        return None if returned == "nothing" else {"mean": programs.v1.metrics.mean(products)}
-
-    with check.raises((KeyError, TypeError, ValueError), match="loss", what="evaluation without a loss"):
-        used(programs, "eval", Chain(), programs.model_fn(Chain(), eval_metrics_fn=metrics))
-
-
-def test_several_predictions_have_names(programs: Programs) -> None:
-    """A last stage that returns several predictions returns a dictionary."""
-    stages = [lambda x: x, lambda x: (x, x + 1)]
-
-    with check.raises((TypeError, ValueError), match=r"dict|Tensor", what="a tuple of predictions"):
-        used(programs, "infer", Chain(), programs.model_fn(Chain(), computational_stages=stages))
-
-
-def test_replicas_that_never_meet_are_refused(programs: Programs) -> None:
-    """Replicated training with an optimizer that leaves replicas alone is refused."""
-    chain = Chain(replicas=2)
-    alone = programs.optimizer_function(Chain(replicas=1))
-
-    with check.raises(ValueError, match="CrossReplicaOptimizer", what="training of two replicas that never meet"):
-        used(programs, "train", chain, programs.model_fn(chain, optimizer_function=alone))
+    with check.raises(TypeError, match="IPUPipelineEstimatorSpec", what=f"another specification: {returned}"):
+        used(programs, "train", Chain(), model_fn)
 
 
 @pytest.mark.parametrize(("shards", "replicas"), [(1, 1), (4, 1), (2, 2)])
@@ -232,22 +201,14 @@ def test_a_configuration_has_the_ipus_of_all_replicas(programs: Programs, shards
 
 def test_features_go_to_the_first_stage(programs: Programs) -> None:
     """A model function that asks for features and labels is refused: the first stage gets them."""
-
-    def model_fn(features: Any, labels: Any, mode: str) -> Any:
-        return changed(programs, mode)
-
     with check.raises((TypeError, ValueError), match="features", what="a model function of features"):
-        used(programs, "train", Chain(), model_fn)
+        used(programs, "train", Chain(), lambda features, labels, mode: changed(programs, mode))
 
 
 def test_a_model_function_asks_for_what_is_known(programs: Programs) -> None:
     """A model function takes mode, params and config: anything else is refused when the estimator is made."""
-
-    def model_fn(mode: str, colour: Any) -> Any:
-        return changed(programs, mode)
-
     with check.raises(ValueError, match="colour", what="a model function that asks for a colour"):
-        programs.estimator(Chain(), model_fn=model_fn)
+        programs.estimator(Chain(), model_fn=lambda mode, colour: changed(programs, mode))
 
 
 def test_params_are_for_those_who_take_them(programs: Programs) -> None:
@@ -258,24 +219,6 @@ def test_params_are_for_those_who_take_them(programs: Programs) -> None:
 
 def test_unknown_shapes_are_refused(programs: Programs) -> None:
     """A batch that may be smaller than the others cannot be fed."""
-    estimator = programs.estimator(Chain())
-
-    def input_fn() -> Any:
-        return programs.tf.data.Dataset.from_tensor_slices(samples(8)).batch(1)
-
+    fed = lambda: programs.tf.data.Dataset.from_tensor_slices(samples(8)).batch(1)  # noqa: E731
     with check.raises(ValueError, match="drop_remainder=True", what="training with a last batch of an open size"):
-        estimator.train(input_fn, steps=8)
-
-
-def test_a_model_that_counts_steps_is_refused(programs: Programs) -> None:
-    """The global step belongs to the estimator: an optimizer that advances it is refused."""
-    chain, ops = Chain(), programs.ipu.pipelining_ops
-
-    def optimizer_function(loss: Any) -> Any:
-        step = programs.v1.train.get_global_step()
-        return ops.OptimizerFunctionOutput(
-            programs.optimizer(chain), loss, apply_gradients_kwargs={"global_step": step}
-        )
-
-    with check.raises(ValueError, match=r"global.step", what="training with an optimizer that counts steps"):
-        used(programs, "train", chain, programs.model_fn(chain, optimizer_function=optimizer_function))
+        programs.estimator(Chain()).train(fed, steps=8)
