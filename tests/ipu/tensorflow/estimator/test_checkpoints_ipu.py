@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -33,21 +34,22 @@ def test_checkpoints_are_written_at_the_beginning_and_the_end(shared: Estimators
     check.equal(actual=estimator.latest_checkpoint(), expected=str(folder / "model.ckpt-4"), what="latest_checkpoint")
 
 
-@pytest.mark.parametrize(("every", "written"), [(3, [0, 4, 8]), (4, [0, 4, 8])])
-def test_checkpoints_are_written_after_loops(estimators: Estimators, every: int, written: Any) -> None:
-    """A checkpoint that is due within a loop is written after it, with the weights of that step."""
-    estimator = estimators.after(8, save_checkpoints_steps=every)
+@pytest.mark.parametrize(
+    ("settings", "written"),
+    [
+        ({"save_checkpoints_steps": 3}, [0, 4, 8]),
+        ({"save_checkpoints_steps": 4}, [0, 4, 8]),
+        ({"save_checkpoints_steps": 2, "keep_checkpoint_max": 2}, [6, 8]),
+    ],
+    ids=["3", "4", "2-max-2"],
+)
+def test_checkpoints_are_written_after_loops(estimators: Estimators, settings: Any, written: List[int]) -> None:
+    """A checkpoint that is due within a loop is written after it, with the weights of that step; the last ones stay."""
+    estimator = estimators.after(8, **settings)
 
     check_steps(estimators, estimator, written)
-    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / "model.ckpt-4"))
-    check_weight(np.float32(read.get_tensor(WEIGHT)), counts(4))
-
-
-def test_old_checkpoints_are_removed(estimators: Estimators) -> None:
-    """With keep_checkpoint_max=2 the last two stay."""
-    estimator = estimators.after(8, save_checkpoints_steps=2, keep_checkpoint_max=2)
-
-    check_steps(estimators, estimator, [6, 8])
+    read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / f"model.ckpt-{written[1]}"))
+    check_weight(np.float32(read.get_tensor(WEIGHT)), counts(written[1]))
 
 
 def test_variables_of_the_last_checkpoint_can_be_read(estimators: Estimators) -> None:
@@ -57,24 +59,6 @@ def test_variables_of_the_last_checkpoint_can_be_read(estimators: Estimators) ->
     names = ["global_step", WEIGHT, f"{WEIGHT}/Momentum"]
     check.equal(actual=sorted(estimator.get_variable_names()), expected=names, what="get_variable_names")
     estimators.check_left(estimator, 2, counts(2, momentum=0.5))
-
-
-def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None:
-    """An estimator that finds a checkpoint in its folder learns what an uninterrupted training learns."""
-    for turn in range(2):
-        estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
-        estimator.train(estimators.feed(4, skip=4 * turn), steps=4)
-
-    estimators.check_left(estimator, 8, counts(8, momentum=0.5))
-
-
-def test_loops_of_another_length_go_on(estimators: Estimators, tmp_path: Path) -> None:
-    """Later trainings may have other loops."""
-    estimators.make(folder=tmp_path / "model", loop=2).train(estimators.feed(2), steps=2)
-    estimator = estimators.make(folder=tmp_path / "model", loop=4)
-    estimator.train(estimators.feed(4, skip=2), steps=4)
-
-    estimators.check_left(estimator, 6)
 
 
 def stock_estimator(estimators: Estimators, folder: Path) -> Any:
@@ -103,10 +87,16 @@ def test_stock_estimators_read_the_checkpoints(estimators: Estimators, tmp_path:
     check.equal(actual=on_device, expected=expected, what="the evaluation on the device, compared with the host's,")
 
 
-def test_training_of_a_stock_estimator_goes_on(estimators: Estimators, tmp_path: Path) -> None:
-    """What was trained on the host is trained further on the device, momentum and all."""
-    stock_estimator(estimators, tmp_path / "model").train(estimators.feed(4), steps=4)
-    estimator = estimators.make(estimators.product(momentum=0.5), folder=tmp_path / "model")
+@pytest.mark.parametrize(("first", "loop"), [(2, 2), (2, 4), ("stock", 2)], ids=["same-loops", "longer-loops", "stock"])
+def test_a_new_estimator_goes_on(estimators: Estimators, tmp_path: Path, first: Any, loop: int) -> None:
+    """An estimator that finds a checkpoint in its folder learns what an uninterrupted training learns.
+
+    The loops of the first training may have another length, and it may be one on the host, momentum and all.
+    """
+    make = functools.partial(estimators.make, estimators.product(momentum=0.5), folder=tmp_path / "model")
+    begun = stock_estimator(estimators, tmp_path / "model") if first == "stock" else make(loop=first)
+    begun.train(estimators.feed(4), steps=4)
+    estimator = make(loop=loop)
     estimator.train(estimators.feed(4, skip=4), steps=4)
 
     estimators.check_left(estimator, 8, counts(8, momentum=0.5))

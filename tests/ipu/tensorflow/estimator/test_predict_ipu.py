@@ -38,11 +38,6 @@ def test_predictions_come_in_the_order_of_the_input(shared: Estimators, loop: in
     check.identical(actual=elements, expected=samples(8), what="the elements that come with the predictions")
 
 
-def test_a_batch_comes_as_single_predictions(estimators: Estimators) -> None:
-    """Each sample of a batch is a prediction."""
-    check_products(predicted(estimators, 12, 4, 3), START[0] * samples(12))
-
-
 def test_a_batch_may_stay_whole(estimators: Estimators) -> None:
     """With yield_single_examples=False each prediction is that of a batch."""
     whole = predicted(estimators, 4, 4, 3, yield_single_examples=False)
@@ -50,10 +45,10 @@ def test_a_batch_may_stay_whole(estimators: Estimators) -> None:
     check_products(whole, START[0] * samples(12).reshape(4, 3))
 
 
-@pytest.mark.parametrize("number", [1, 3, 5])
-def test_as_many_predictions_come_as_are_asked_for(estimators: Estimators, number: int) -> None:
-    """num_predictions ends the predictions, also within a loop or a batch."""
-    check_products(predicted(estimators, number, 4, 2), START[0] * samples(number))
+@pytest.mark.parametrize(("number", "size"), [(1, 2), (3, 2), (5, 2), (12, 3)])
+def test_as_many_predictions_come_as_are_asked_for(estimators: Estimators, number: int, size: int) -> None:
+    """Each sample of a batch is a prediction, and num_predictions ends them, also within a loop or a batch."""
+    check_products(predicted(estimators, number, 4, size), START[0] * samples(number))
 
 
 def test_predictions_are_endless(estimators: Estimators) -> None:

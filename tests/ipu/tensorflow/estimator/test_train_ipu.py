@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
 from ..exact import START, check_weight, counts, samples, trained
 from .programs import WEIGHT, Estimators, Trained, means
@@ -15,29 +16,54 @@ from .programs import WEIGHT, Estimators, Trained, means
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 STEPS = 8
-each_loop = pytest.mark.parametrize("loop", [1, 2, 8])
 
 
-def check_losses(left: Trained, loop: int) -> None:
+def check_losses(left: Trained, config: RunConfig, loop: int) -> None:
     """The loss of each loop is the mean over its steps, under the global step after it."""
     __tracebackhide__ = True
-    expected = dict(zip(range(loop, STEPS + 1, loop), means(trained(1, counts(STEPS)).losses, loop)))
+    expected = dict(zip(range(loop, STEPS + 1, loop), means(trained(1, config).losses, loop)))
     check.equal(actual=left.losses, expected=expected, what="the loss of each loop by its global step")
 
 
-@each_loop
+@pytest.mark.parametrize("loop", [1, 2, 8])
 def test_a_step_takes_an_element_and_updates(shared: Estimators, loop: int) -> None:
-    """So many steps are so many updates, with one element each, however many of them a loop has."""
+    """So many steps are so many updates, with one element each, however many of them a loop has.
+
+    The host sees one loss for each loop: the mean over its steps.
+    """
     left = shared.trained(STEPS, loop)
 
     check_weight(left.weight, counts(STEPS))
     check.equal(actual=left.step, expected=STEPS, what="the global step")
+    check_losses(left, counts(STEPS), loop)
 
 
-@each_loop
-def test_the_loss_of_a_loop_is_the_mean(shared: Estimators, loop: int) -> None:
-    """The host sees one loss for each loop: the mean over its steps."""
-    check_losses(shared.trained(STEPS, loop), loop)
+def of_stock(e: Estimators) -> Any:
+    """A model function that returns the EstimatorSpec of stock TensorFlow."""
+
+    def model_fn(features: Any, mode: Any) -> Any:
+        loss = e.loss(features)
+        return e.tf.estimator.EstimatorSpec(mode, loss=loss, train_op=e.descent().minimize(loss))
+
+    return model_fn
+
+
+MODELS: Dict[str, Tuple[Callable[[Estimators], Any], RunConfig]] = {
+    "momentum": (lambda e: e.product(momentum=0.5), counts(STEPS, momentum=0.5)),
+    "stock-spec": (of_stock, counts(STEPS)),
+    "loss-of-one-element": (lambda e: e.trains(lambda features: e.weight() * features), counts(STEPS)),
+}
+"""An optimizer with a state, stock's specification, and a loss of shape [1], which counts as a scalar."""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_trains(estimators: Estimators, name: str) -> None:
+    """State lasts in a loop and between loops of two steps, and what else trains does so as a plain loop."""
+    model_fn, config = MODELS[name]
+    left = estimators.train(STEPS, model_fn=model_fn(estimators))
+
+    check_losses(left, config, 2)
+    check_weight(left.weight, config)
 
 
 def test_train_returns_the_estimator(estimators: Estimators) -> None:
@@ -47,39 +73,26 @@ def test_train_returns_the_estimator(estimators: Estimators) -> None:
     check.equal(actual=estimator.train(estimators.feed(2), steps=2), expected=estimator, what="what train returns")
 
 
-def test_the_optimizer_keeps_its_state_in_a_loop_and_between_loops(estimators: Estimators) -> None:
-    """The velocity after two loops of two steps is that of four steps."""
-    left = estimators.train(STEPS, model_fn=estimators.product(momentum=0.5))
-
-    check_weight(left.weight, counts(STEPS, momentum=0.5))
-
-
-@pytest.mark.parametrize(("max_steps", "loop", "done"), [(4, 2, 4), (3, 2, 4), (5, 4, 8)])
-def test_max_steps_is_rounded_up(estimators: Estimators, max_steps: int, loop: int, done: int) -> None:
-    """The loop in which max_steps is reached is completed."""
-    estimator = estimators.make(loop=loop)
-    estimator.train(estimators.feed(16), max_steps=max_steps)
+@pytest.mark.parametrize(
+    ("before", "numbers", "loop", "done"),
+    [
+        pytest.param(0, {"max_steps": 4}, 2, 4, id="to-the-end-of-a-loop"),
+        pytest.param(0, {"max_steps": 3}, 2, 4, id="rounded-up"),
+        pytest.param(0, {"max_steps": 5}, 4, 8, id="rounded-up-by-3"),
+        pytest.param(4, {"max_steps": 3}, 2, 4, id="passed-before"),
+        pytest.param(4, {"max_steps": 4}, 2, 4, id="reached-before"),
+        pytest.param(2, {"max_steps": 6}, 2, 6, id="of-both-trainings"),
+        pytest.param(2, {"steps": 4}, 2, 6, id="steps-of-the-second"),
+    ],
+)
+def test_trainings_end_with_a_loop(
+    estimators: Estimators, before: int, numbers: Dict[str, int], loop: int, done: int
+) -> None:
+    """The loop that reaches max_steps, counted over all trainings, is completed; steps are those of one training."""
+    estimator = estimators.after(before, loop=loop) if before else estimators.make(loop=loop)
+    estimator.train(estimators.feed(16, skip=before), **numbers)
 
     estimators.check_left(estimator, done)
-
-
-@pytest.mark.parametrize("max_steps", [3, 4])
-def test_max_steps_counts_all_trainings(estimators: Estimators, max_steps: int) -> None:
-    """A training that begins where max_steps is reached does nothing."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(8), steps=4)
-    estimator.train(estimators.feed(8, skip=4), max_steps=max_steps)
-
-    estimators.check_left(estimator, 4)
-
-
-@pytest.mark.parametrize("numbers", [{"max_steps": 6}, {"steps": 4}], ids=["max_steps", "steps"])
-def test_a_second_training_goes_on_from_the_last_step(estimators: Estimators, numbers: Dict[str, int]) -> None:
-    """max_steps counts the steps of all trainings together, steps those of the second one alone."""
-    estimator = estimators.after(2)
-    estimator.train(estimators.feed(8, skip=2), **numbers)
-
-    estimators.check_left(estimator, 6)
 
 
 def test_the_model_function_gets_what_it_asks_for(estimators: Estimators) -> None:
@@ -125,19 +138,6 @@ def test_the_input_function_gets_what_it_asks_for(estimators: Estimators) -> Non
     check.equal(actual=arguments, expected=[("train", 2, 2)], what="the mode, params and loop that input_fn gets")
 
 
-def test_a_stock_spec_will_do(estimators: Estimators) -> None:
-    """A model function may return the EstimatorSpec of stock TensorFlow."""
-
-    def model_fn(features: Any, mode: Any) -> Any:
-        loss = estimators.loss(features)
-        return estimators.tf.estimator.EstimatorSpec(mode, loss=loss, train_op=estimators.descent().minimize(loss))
-
-    left = estimators.train(STEPS, model_fn=model_fn)
-
-    check_losses(left, 2)
-    check_weight(left.weight, counts(STEPS))
-
-
 def test_an_operation_may_train(estimators: Estimators) -> None:
     """The train_op is whatever changes variables: it runs once a step."""
 
@@ -149,10 +149,3 @@ def test_an_operation_may_train(estimators: Estimators) -> None:
     left = estimators.train(STEPS, model_fn=model_fn)
 
     check.identical(actual=left.weight, expected=np.float32(START[0] + samples(STEPS).sum()), what="the weight")
-
-
-def test_the_loss_may_have_one_element(estimators: Estimators) -> None:
-    """A loss of shape [1] counts as a scalar."""
-    left = estimators.train(STEPS, model_fn=estimators.trains(lambda features: estimators.weight() * features))
-
-    check_losses(left, 2)
