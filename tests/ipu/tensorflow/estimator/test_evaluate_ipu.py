@@ -85,8 +85,8 @@ def evaluated(estimators: Estimators, also: Metrics, steps: int = 4, batch: int 
     return metrics
 
 
-def on_host(estimators: Estimators) -> Metrics:
-    """A function that gives the metrics of the products, computed on the host."""
+def metrics_of(estimators: Estimators) -> Metrics:
+    """A function that gives the metrics of the products."""
     metrics = estimators.v1.metrics
 
     def metrics_fn(products: Any, features: Any) -> Dict[str, Any]:
@@ -99,9 +99,12 @@ def on_host(estimators: Estimators) -> Metrics:
     return metrics_fn
 
 
-def host_metrics(estimators: Estimators) -> Metrics:
-    """The field of a specification whose metrics are computed on the host."""
-    return lambda mode, features, products: {"eval_metrics": (on_host(estimators), [products, features])}
+METRICS: Dict[str, Callable[[Estimators], Metrics]] = {
+    "host": lambda e: lambda mode, x, y: {"eval_metrics": (metrics_of(e), [y, x])},
+    "host-named": lambda e: lambda mode, x, y: {"eval_metrics": (metrics_of(e), {"features": x, "products": y})},
+    "device": lambda e: lambda mode, x, y: {"eval_metric_ops": metrics_of(e)(y, x)},
+}
+"""The fields of a specification with metrics of listed and of named tensors on the host, and of those on the device."""
 
 
 def looked_at(estimators: Estimators, look: Callable[[Any], None]) -> Metrics:
@@ -115,17 +118,18 @@ def looked_at(estimators: Estimators, look: Callable[[Any], None]) -> Metrics:
 
 
 def check_metrics(metrics: Dict[str, Any]) -> None:
-    """The metrics of ``on_host`` are those of all eight elements."""
+    """The metrics of ``metrics_of`` are those of all eight elements."""
     __tracebackhide__ = True
     found = metrics["mean"], metrics["accuracy"]
     expected = float(LOSSES.mean()), float(((samples(8) > 2) == (LOSSES > 3)).mean())
     check.equal(actual=found, expected=expected, what="the mean and the accuracy of eight elements")
 
 
+@pytest.mark.parametrize("place", METRICS)
 @pytest.mark.parametrize("loop", [1, 2])
-def test_metrics_on_the_host_see_every_element(estimators: Estimators, loop: int) -> None:
-    """The function of eval_metrics gets the tensors of all elements of all steps."""
-    check_metrics(evaluated(estimators, host_metrics(estimators), loop=loop))
+def test_metrics_see_every_element(estimators: Estimators, loop: int, place: str) -> None:
+    """Metrics are those of all elements of all steps, by tensors for the host or by updates on the device."""
+    check_metrics(evaluated(estimators, METRICS[place](estimators), loop=loop))
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -141,15 +145,6 @@ def test_metrics_on_the_host_get_iterations_first(estimators: Estimators, replic
 
     expected = [(4, 3) if replicas == 1 else (4, replicas, 3)] * 2
     check.equal(actual=shapes, expected=expected, what="the shapes in two loops of 4 batches of 3")
-
-
-def test_tensors_for_the_host_may_have_names(estimators: Estimators) -> None:
-    """A dictionary of tensors is given by name."""
-    check_metrics(
-        evaluated(
-            estimators, lambda mode, x, y: {"eval_metrics": (on_host(estimators), {"features": x, "products": y})}
-        )
-    )
 
 
 def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
@@ -176,19 +171,13 @@ def test_the_host_may_call_python(estimators: Estimators) -> None:
     check.equal(actual=sorted(seen), expected=sorted(LOSSES), what="what Python has seen, sorted,")
 
 
-@pytest.mark.parametrize("loop", [1, 2])
-def test_metrics_on_the_device_see_every_element(estimators: Estimators, loop: int) -> None:
-    """Metrics of eval_metric_ops are updated in every step on the device, and read at the end."""
-    check_metrics(evaluated(estimators, lambda mode, x, y: {"eval_metric_ops": on_host(estimators)(y, x)}, loop=loop))
-
-
 def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
     """Metrics of a stock EstimatorSpec are computed on the device."""
 
     def model_fn(features: Any, mode: Any) -> Any:
         products = estimators.weight() * features
         return estimators.tf.estimator.EstimatorSpec(
-            mode, loss=estimators.tf.reduce_sum(products), eval_metric_ops=on_host(estimators)(products, features)
+            mode, loss=estimators.tf.reduce_sum(products), eval_metric_ops=metrics_of(estimators)(products, features)
         )
 
     check_metrics(estimators.make(model_fn).evaluate(estimators.feed(4, 2), steps=4))
@@ -196,7 +185,7 @@ def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
 
 def test_metrics_begin_anew(estimators: Estimators) -> None:
     """An evaluation does not remember the metrics of the last one."""
-    estimator = estimators.make(estimators.product(also=host_metrics(estimators)))
+    estimator = estimators.make(estimators.product(also=METRICS["host"](estimators)))
     estimator.evaluate(estimators.feed(2, skip=2), steps=2)
     metrics = estimator.evaluate(estimators.feed(2), steps=2)
 

@@ -65,21 +65,14 @@ def test_hooks_of_other_modes_are_left_alone(estimators: Estimators, mode: str, 
     check.equal(actual=seeing.calls, expected=[], what=f"the calls of a hook for {mode} in {other}")
 
 
-def test_a_hook_ends_the_training(estimators: Estimators) -> None:
-    """A hook that asks for an end gets it after the loop that it has seen."""
-    seeing = estimators.seeing(limit=2)
-    estimator = estimators.make()
-    estimator.train(estimators.feed(8), hooks=[seeing], steps=8)
+@pytest.mark.parametrize("kind", ["asking", "stock"])
+def test_a_hook_ends_the_training(estimators: Estimators, kind: str) -> None:
+    """A hook that asks for an end, as StopAtStepHook does at its step, gets it after the loop that it has seen."""
+    seeing, estimator = estimators.seeing(limit=2 if kind == "asking" else None), estimators.make()
+    stopping = [] if kind == "asking" else [estimators.v1.train.StopAtStepHook(last_step=3)]
+    estimator.train(estimators.feed(8), hooks=[seeing, *stopping], steps=8)
 
     check.equal(actual=seeing.steps, expected=[2, 4], what="the global step after each run")
-    estimators.check_left(estimator, 4)
-
-
-def test_the_stock_hook_stops_at_a_step(estimators: Estimators) -> None:
-    """StopAtStepHook ends the training with the loop in which its step is reached."""
-    estimator = estimators.make()
-    estimator.train(estimators.feed(8), hooks=[estimators.v1.train.StopAtStepHook(last_step=3)], steps=8)
-
     estimators.check_left(estimator, 4)
 
 
