@@ -52,13 +52,9 @@ class Chain:
             self.gradient_accumulation,
             self.replicas,
             momentum=self.momentum,
-            accumulation_reduction="sum" if self.accumulation_reduction == "sum" else "mean",
+            accumulation_reduction="mean" if "mean" in self.accumulation_reduction else "sum",
         )
         return trained(self.number_of_stages, config)
-
-    def expected_losses(self, loops: int = 1) -> np.ndarray:
-        """The loss that the host sees after each loop: the mean over all its micro-batches on all replicas."""
-        return self.expected(loops).losses.reshape(loops, -1).astype(np.float64).mean(axis=1)
 
 
 @dataclass
@@ -131,14 +127,15 @@ class Programs(Configured):
     def settings(self, chain: Chain, mode: str) -> Dict[str, Any]:
         """What a chain is specified by."""
         methods = self.ipu.gradient_accumulation.GradientAccumulationReductionMethod
+        reduction = chain.accumulation_reduction.upper()
         return {
             "computational_stages": self.stages(chain, mode),
             "gradient_accumulation_count": chain.gradient_accumulation,
             "optimizer_function": self.optimizer_function(chain) if mode == "train" else None,
             "eval_metrics_fn": self.metrics if mode == "eval" else None,
             "device_mapping": list(chain.devices) or None,
-            "reduction_method": methods[chain.accumulation_reduction.upper()],
             "pipeline_schedule": self.ipu.pipelining_ops.PipelineSchedule[chain.schedule],
+            **({} if reduction == "UNASKED" else {"reduction_method": methods[reduction]}),
         }
 
     def model_fn(self, chain: Chain, **changes: Any) -> Callable[..., Any]:
@@ -153,9 +150,10 @@ class Programs(Configured):
         """A function that makes a data set of batches of the rows of an array, or of a structure of arrays."""
         return lambda: self.batches(values, batch)
 
-    def fed(self, chain: Chain, loops: int = 1) -> Callable[[], Any]:
-        """The samples of so many loops."""
-        return self.input_fn(samples(loops * chain.iterations * chain.replicas))
+    def fed(self, chain: Chain, loops: int = 1, skip: int = 0) -> Callable[[], Any]:
+        """The samples of so many loops, after those that are skipped."""
+        loop = chain.iterations * chain.replicas
+        return self.input_fn(samples((skip + loops) * loop)[skip * loop :])
 
     def train(self, chain: Chain, loops: int = 1, estimator: Any = None, input_fn: Any = None, **changes: Any) -> Seen:
         """Train a chain and see what it leaves."""
@@ -212,10 +210,10 @@ def products(number: int, weights: Any = START[:2]) -> np.ndarray:
     return np.asarray(samples(number) * np.prod(np.asarray(weights, np.float32)), np.float32)
 
 
-def check_mean(actual: Any, values: np.ndarray, what: str = "the loss", roundings: int = 0) -> None:
-    """A number is the mean of values in float32: each is added once, with some divisions and other roundings."""
+def check_mean(actual: Any, values: np.ndarray, what: str = "the loss", roundings: int = 4) -> None:
+    """A number is the mean of values in float32: each is added once, with so many divisions and other roundings."""
     __tracebackhide__ = True
     exact = values.astype(np.float64)
-    bound = (values.size + 4 + roundings) * FORMATS["float32"].unit * np.abs(exact).mean()
+    bound = (values.size + roundings) * FORMATS["float32"].unit * np.abs(exact).mean()
     allowed = Tolerance(np.asarray(bound), f"the mean of {values.size} values in float32", 0.0)
     check.close(actual=actual, expected=exact.mean(), tolerance=allowed, what=what)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import RATE, START, samples
 from .pipelines import SCHEDULES, Chain, Programs, check_chain, check_mean, flat, needing, products
@@ -27,48 +26,31 @@ MAPPED = {
     ),
     "all-on-one": Chain(gradient_accumulation=3, schedule="Sequential", devices=(0, 0)),
 }
-LOOPS = {"1-run": Chain(device_iterations=1), "1-run-R2": Chain(device_iterations=1, replicas=2)}
-
-
-@pytest.mark.parametrize("chain", needing({**CHAINS, **FOUR, **MAPPED}))
-def test_weights_are_those_of_a_plain_loop(chains: Programs, chain: Chain) -> None:
-    """A run of the pipeline updates once: sums over its micro-batches, means over replicas, wherever stages are."""
-    check_chain(chains.trained(chain).weights, chain)
+REDUCED = {
+    method: Chain(gradient_accumulation=2, schedule="Interleaved", accumulation_reduction=method)
+    for method in ("sum", "mean", "running_mean", "unasked")
+}
+"""Reductions of gradients; they are summed unless another is asked for."""
+LOOPS = {"two-loops": (Chain(device_iterations=1), 2), "two-loops-R2": (Chain(device_iterations=1, replicas=2), 2)}
 
 
 @pytest.mark.parametrize(
     ("chain", "loops"),
-    needing({**{name: (chain, 1) for name, chain in CHAINS.items()}, "two-loops": (Chain(device_iterations=1), 2)}),
+    needing({**{name: (chain, 1) for name, chain in {**CHAINS, **FOUR, **MAPPED, **REDUCED}.items()}, **LOOPS}),
 )
-def test_the_loss_is_the_mean_of_the_loop(chains: Programs, chain: Chain, loops: int) -> None:
-    """After each loop the host sees the mean of the losses of all its micro-batches on all replicas."""
+def test_a_chain_trains_as_a_plain_loop_does(chains: Programs, chain: Chain, loops: int) -> None:
+    """A run of the pipeline updates once: sums or means over micro-batches, means over replicas, wherever stages are.
+
+    Weights stay on the device between loops. After each loop the host sees the mean of the losses of all its
+    micro-batches on all replicas, and a global step that counts a replica's micro-batches.
+    """
     got = chains.trained(chain, loops)
 
-    every = np.abs(chain.expected(loops).losses.astype(np.float64)).reshape(loops, -1)
-    adds = every.shape[1] + 2
-    bound = adds * FORMATS["float32"].unit * every.mean(axis=1)
-    check.close(
-        actual=np.asarray(got.losses, np.float32),
-        expected=chain.expected_losses(loops),
-        tolerance=Tolerance(bound, f"{adds} additions and divisions of float32", 0.0),
-        what="the loss of each loop",
-    )
-
-
-@pytest.mark.parametrize("chain", needing(LOOPS))
-def test_loops_go_on_from_one_another(chains: Programs, chain: Chain) -> None:
-    """Weights stay on the device between loops, on every replica."""
-    check_chain(chains.trained(chain, 2).weights, chain, 2)
-
-
-COUNTED = {"one-loop": (Chain(), 1), "two-loops": (Chain(device_iterations=1), 2), "replicas": (Chain(replicas=2), 1)}
-
-
-@pytest.mark.parametrize(("chain", "loops"), needing(COUNTED))
-def test_the_global_step_counts_micro_batches(chains: Programs, chain: Chain, loops: int) -> None:
-    """A loop advances the global step by its iterations, not by its updates, and however many replicas there are."""
-    expected = [chain.iterations * (loop + 1) for loop in range(loops)]
-    check.equal(actual=chains.trained(chain, loops).steps, expected=expected, what="the global step after each loop")
+    check_chain(got.weights, chain, loops)
+    for number, losses in enumerate(chain.expected(loops).losses.reshape(loops, -1)):
+        check_mean(got.losses[number], losses, f"the loss of loop {number}", roundings=2)
+    steps = [chain.iterations * (loop + 1) for loop in range(loops)]
+    check.equal(actual=got.steps, expected=steps, what="the global step after each loop")
 
 
 def test_replicas_leave_nothing_in_the_checkpoint(chains: Programs) -> None:
@@ -87,35 +69,12 @@ def test_optimizers_keep_their_state(chains: Programs, chain: Chain) -> None:
     check.equal(actual=sorted(got.names), expected=names, what="the variables of the checkpoint")
 
 
-@pytest.mark.parametrize("method", ["sum", "mean", "running_mean"])
-def test_gradients_are_reduced_as_asked(chains: Programs, method: str) -> None:
-    """The gradient of an update is the sum or the mean over its micro-batches."""
-    chain = Chain(gradient_accumulation=2, schedule="Interleaved", accumulation_reduction=method)
-
-    check_chain(chains.trained(chain).weights, chain)
-
-
-def test_gradients_are_summed_unless_asked(programs: Programs) -> None:
-    """Without a reduction method gradients are summed."""
-    chain = Chain(device_iterations=1)
-
-    def model_fn(mode: str, params: Any) -> Any:
-        settings = programs.settings(chain, mode)
-        settings.pop("reduction_method")
-        return programs.spec(mode, **settings)
-
-    got = programs.train(chain, estimator=programs.estimator(chain, model_fn=model_fn))
-
-    check_chain(got.weights, chain)
-
-
 def test_training_again_goes_on(programs: Programs) -> None:
     """A second training begins with what the first has saved, and its global step."""
     chain = Chain(device_iterations=1, momentum=0.5)
     estimator = programs.estimator(chain)
     programs.train(chain, estimator=estimator)
-    rest = programs.input_fn(samples(2 * chain.iterations)[chain.iterations :])
-    got = programs.train(chain, estimator=estimator, input_fn=rest)
+    got = programs.train(chain, estimator=estimator, input_fn=programs.fed(chain, skip=1))
 
     check_chain(got.weights, chain, 2)
     check.equal(actual=got.steps, expected=[2 * chain.iterations], what="the global step after the second training")
@@ -276,7 +235,7 @@ def test_evaluation_uses_what_was_trained(chains: Programs) -> None:
     got = chains.evaluated(chain, estimator=estimator)
 
     weights = seen.weights
-    check_mean(got["loss"], samples(16) * np.prod(weights.astype(np.float64)), roundings=2)
+    check_mean(got["loss"], samples(16) * np.prod(weights.astype(np.float64)), roundings=6)
     check.equal(actual=got["global_step"], expected=2 * chain.iterations, what="the global step of the evaluation")
     check.identical(actual=chains.weights(estimator, chain), expected=weights, what="the weights")
 
@@ -409,15 +368,14 @@ def test_train_and_evaluate(programs: Programs) -> None:
 
     weights = programs.weights(estimator, chain)
     check_chain(weights, chain, 2)
-    check_mean(metrics["loss"], samples(4) * np.prod(weights.astype(np.float64)), roundings=2)
+    check_mean(metrics["loss"], samples(4) * np.prod(weights.astype(np.float64)), roundings=6)
 
 
 def test_a_warm_start_begins_with_other_weights(programs: Programs, chains: Programs) -> None:
     """An estimator that is warm-started begins with the weights of another's checkpoint, at step 0."""
     chain = Chain(device_iterations=1)
     estimator = programs.estimator(chain, warm_start_from=chains.trained(chain).folder)
-    rest = programs.input_fn(samples(2 * chain.iterations)[chain.iterations :])
-    got = programs.train(chain, estimator=estimator, input_fn=rest)
+    got = programs.train(chain, estimator=estimator, input_fn=programs.fed(chain, skip=1))
 
     check_chain(got.weights, chain, 2)
     check.equal(actual=got.steps, expected=[chain.iterations], what="the global step after the warm start")

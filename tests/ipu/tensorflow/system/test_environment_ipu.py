@@ -18,38 +18,20 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lambda text: monkeypatch.setenv("TF_POPLAR_FLAGS", text)
 
 
-def synthetic(ipu: Any) -> Any:
-    """The categories of data that are synthetic."""
-    return [name for name in CATEGORIES if ipu.utils.use_synthetic_data_for(ipu.utils.SyntheticDataCategory[name])]
+MODEL = (
+    "--use_ipu_model", "--use_ipu_model=true", "--use_ipu_model=1", "--use_synthetic_data --use_ipu_model",
+    "  --use_ipu_model   --max_compilation_threads=4 ", "--executable_cache_path='/a b/c' --use_ipu_model",
+)  # fmt: skip
+HARDWARE = ("", "--use_ipu_model=false", "--use_ipu_model=0", "--use_synthetic_data", "--executable_cache_path=/tmp")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "--use_ipu_model",
-        "--use_ipu_model=true",
-        "--use_ipu_model=1",
-        "--use_synthetic_data --use_ipu_model",
-        "  --use_ipu_model   --max_compilation_threads=4 ",
-        "--executable_cache_path='/a b/c' --use_ipu_model",
-    ],
-)
+@pytest.mark.parametrize("text", [*MODEL, *(pytest.param(text, marks=pytest.mark.emulator) for text in HARDWARE)])
 def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
-    """The switch may be anywhere among the flags, with or without a value."""
+    """The switch may be anywhere among the flags, with or without a value; without it, or with it off, it is not."""
     flags(text)
 
-    check.identical(actual=ipu.utils.running_on_ipu_model(), expected=True, what=f"running_on_ipu_model with {text}")
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize(
-    "text", ["", "--use_ipu_model=false", "--use_ipu_model=0", "--use_synthetic_data", "--executable_cache_path=/tmp"]
-)
-def test_the_ipu_model_is_not_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
-    """Without the switch, or with it off, the device is hardware."""
-    flags(text)
-
-    check.identical(actual=ipu.utils.running_on_ipu_model(), expected=False, what=f"running_on_ipu_model with {text}")
+    running = ipu.utils.running_on_ipu_model()
+    check.identical(actual=running, expected=text in MODEL, what=f"running_on_ipu_model with {text}")
 
 
 @pytest.mark.emulator
@@ -66,30 +48,27 @@ def test_flags_are_read_when_they_are_needed(ipu: Any, monkeypatch: pytest.Monke
     check.equal(actual=answers, expected=[True, False, True, False], what=what)
 
 
-def test_synthetic_data_stand_for_everything(ipu: Any, flags: Callable[[str], None]) -> None:
-    """--use_synthetic_data makes every category synthetic."""
-    flags("")
-    check.equal(actual=synthetic(ipu), expected=[], what="the synthetic categories without a switch")
-    flags("--use_synthetic_data")
-    check.equal(actual=synthetic(ipu), expected=list(CATEGORIES), what="the synthetic categories")
+SYNTHETIC = {
+    "": [],
+    "--use_synthetic_data": [*CATEGORIES],
+    "--synthetic_data_categories='infeed, seed'": ["Infeed", "Seed"],
+    **{
+        f"--synthetic_data_categories={text(category)}": [category]
+        for category in CATEGORIES
+        for text in (str.lower, str.title, str)
+    },
+}
+"""The categories that are synthetic: none, all, several separated by commas, and each alone in any case."""
 
 
-@pytest.mark.parametrize("category", CATEGORIES)
-@pytest.mark.parametrize("text", [str.lower, str.title, str])
-def test_synthetic_data_stand_for_one_category(
-    ipu: Any, flags: Callable[[str], None], category: str, text: Callable[[str], str]
-) -> None:
-    """--synthetic_data_categories names the categories one by one, in any case."""
-    flags(f"--synthetic_data_categories={text(category)}")
+@pytest.mark.parametrize("text", SYNTHETIC)
+def test_synthetic_data_stand_for_categories(ipu: Any, flags: Callable[[str], None], text: str) -> None:
+    """--use_synthetic_data makes every category synthetic, --synthetic_data_categories those that it names."""
+    flags(text)
 
-    check.equal(actual=synthetic(ipu), expected=[category], what="the synthetic categories")
-
-
-def test_synthetic_data_stand_for_several_categories(ipu: Any, flags: Callable[[str], None]) -> None:
-    """Several categories are separated by commas."""
-    flags("--synthetic_data_categories='infeed, seed'")
-
-    check.equal(actual=synthetic(ipu), expected=["Infeed", "Seed"], what="the synthetic categories")
+    categories = ipu.utils.SyntheticDataCategory
+    names = [name for name in CATEGORIES if ipu.utils.use_synthetic_data_for(categories[name])]
+    check.equal(actual=names, expected=SYNTHETIC[text], what="the synthetic categories")
 
 
 @pytest.mark.emulator

@@ -7,7 +7,7 @@ import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -21,8 +21,8 @@ Ask = Callable[..., Path]
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     """Asks for reports in POPLAR_ENGINE_OPTIONS, and returns the folder that they go to."""
 
-    def put(options: Dict[str, Any], directory: bool = True) -> Path:
-        where = {"autoReport.directory": str(tmp_path)} if directory else {}
+    def put(options: Dict[str, Any], directory: str = ".") -> Path:
+        where = {"autoReport.directory": str(tmp_path / directory)} if directory else {}
         monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps({**options, **where}))
         return tmp_path
 
@@ -67,41 +67,36 @@ def test_a_compiled_program_leaves_a_report(tf: Any, strategy: Any, ask: Ask, va
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"autoReport.all": "false"}, {"debug.retainDebugInformation": "true"}], ids=str
+    "options", [None, {}, {"autoReport.all": "false"}, {"debug.retainDebugInformation": "true"}], ids=str
 )
-def test_no_report_is_written_unasked(tf: Any, strategy: Any, ask: Ask, options: Dict[str, str]) -> None:
-    """Without autoReport options there is no folder."""
-    where = ask(options)
+def test_no_report_is_written_unasked(
+    tf: Any, strategy: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch, options: Optional[Dict[str, str]]
+) -> None:
+    """Without autoReport options, or without POPLAR_ENGINE_OPTIONS, nothing is written, not to the current folder."""
+    where = ask(options or {})
+    monkeypatch.chdir(where)
+    if options is None:
+        monkeypatch.delenv("POPLAR_ENGINE_OPTIONS")
     run(tf, strategy)
 
-    check.equal(actual=folders(where), expected=[], what=f"the reports with {options}")
-
-
-def test_no_variable_means_no_report(tf: Any, strategy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without POPLAR_ENGINE_OPTIONS nothing is written to the current folder."""
-    monkeypatch.delenv("POPLAR_ENGINE_OPTIONS", raising=False)
-    monkeypatch.chdir(tmp_path)
-    run(tf, strategy)
-
-    check.equal(actual=list(tmp_path.iterdir()), expected=[], what="what is written to the current folder")
+    check.equal(actual=list(where.iterdir()), expected=[], what=f"what is written with {options}")
 
 
 def test_reports_go_to_the_current_folder(tf: Any, strategy: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without autoReport.directory reports go to the current folder."""
-    where = ask(ALL, directory=False)
+    where = ask(ALL, "")
     monkeypatch.chdir(where)
     run(tf, strategy)
 
     check.equal(actual=len(folders(where)), expected=1, what="the number of reports in the current folder")
 
 
-def test_the_directory_is_made(tf: Any, strategy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_directory_is_made(tf: Any, strategy: Any, ask: Ask) -> None:
     """A directory that does not exist is created."""
-    where = tmp_path / "not" / "yet"
-    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps({**ALL, "autoReport.directory": str(where)}))
+    where = ask(ALL, "not/yet")
     run(tf, strategy)
 
-    check.equal(actual=len(folders(where)), expected=1, what="the number of reports in the new directory")
+    check.equal(actual=len(folders(where / "not/yet")), expected=1, what="the number of reports in the new directory")
 
 
 def test_a_program_that_is_compiled_once_leaves_one_report(tf: Any, strategy: Any, ask: Ask) -> None:

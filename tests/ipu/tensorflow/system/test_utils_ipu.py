@@ -44,34 +44,25 @@ def test_a_configuration_is_put_in_force(tf: Any, ipu: Any, config: Any, way: st
 
 
 @pytest.mark.parametrize(
-    ("selected", "ipus"),
-    [([], [1]), (1, [1]), (4, [4]), ([2], [2]), ((1, 1), [1, 1]), ([4, 1, 2], [4, 1, 2]), ([8], [8])],
+    ("attribute", "value", "ipus"),
+    [("auto_select_ipus", *row) for row in
+     (([], [1]), (1, [1]), (4, [4]), ([2], [2]), ((1, 1), [1, 1]), ([4, 1, 2], [4, 1, 2]), ([8], [8]))] +
+    [pytest.param("select_ipus", *row, marks=pytest.mark.emulator) for row in
+     ((0, [1]), ([0, 1], [1, 1]), (64, [2]), ([64, 65], [2, 2]), (96, [4]), ((112,), [8]), ([0, 65], [1, 2]))],
     ids=str,
-)
-def test_auto_select_makes_devices(tf: Any, ipu: Any, config: Any, selected: Any, ipus: Any) -> None:
-    """A number makes one device of so many IPUs, several numbers one device each, and nothing one IPU."""
-    config.auto_select_ipus = selected
+)  # fmt: skip
+def test_selected_ipus_make_devices(tf: Any, ipu: Any, config: Any, attribute: str, value: Any, ipus: Any) -> None:
+    """A number makes one device of so many IPUs, several numbers one device each, and nothing one IPU.
+
+    An id stands for one IPU, a pair, four and so on, in the numbering of a system of 64 IPUs.
+    """
+    setattr(config, attribute, value)
     config.configure_ipu_system()
     devices = tf.config.list_physical_devices("IPU")
 
     numbers = [number(ipu, f"/device:IPU:{index}") for index in range(len(devices))]
     check.equal(actual=numbers, expected=ipus, what="the number of IPUs, by device")
     check.equal(actual=len(ipu.utils.get_ipu_config()), expected=len(ipus), what="the number of configurations")
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize(
-    ("ids", "ipus"),
-    [(0, [1]), ([0, 1], [1, 1]), (64, [2]), ([64, 65], [2, 2]), (96, [4]), ((112,), [8]), ([0, 65], [1, 2])],
-    ids=str,
-)
-def test_select_makes_devices(ipu: Any, config: Any, ids: Any, ipus: Any) -> None:
-    """An id stands for one IPU, a pair, four and so on, in the numbering of a system of 64 IPUs."""
-    config.select_ipus = ids
-    config.configure_ipu_system()
-
-    numbers = [number(ipu, f"/device:IPU:{index}") for index in range(len(ipus))]
-    check.equal(actual=numbers, expected=ipus, what="the number of IPUs, by device")
 
 
 def test_ipus_are_selected_in_one_way(config: Any) -> None:
