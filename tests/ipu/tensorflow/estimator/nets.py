@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, NamedTuple, Sequence
 
 import numpy as np
 
@@ -23,15 +23,10 @@ class Record(NamedTuple):
 
 
 def trained(estimators: Estimators, name: str, config: RunConfig) -> Record:
-    """The training of a net by an estimator, one loop for each update; cases share it."""
-    record: Record = estimators.once((name, config), lambda: EstimatedNet(estimators, name, config).train())
-    return record
-
-
-def pipelined(estimators: Estimators, name: str, config: RunConfig) -> Record:
-    """The training of a net by a pipelined estimator, all updates in one loop; cases share it."""
+    """The training of a net, one loop for each update, or all updates of a pipeline in one loop; cases share it."""
     net = EstimatedNet(estimators, name, config)
-    record: Record = estimators.once(("pipelined", name, config), lambda: net.train_pipeline(net.steps))
+    loop = net.steps if net.in_stages else config.gradient_accumulation
+    record: Record = estimators.once((name, config), lambda: net.train(loop))
     return record
 
 
@@ -60,21 +55,33 @@ class EstimatedNet:
         """The steps of a replica."""
         return self.config.device_iterations * self.config.gradient_accumulation
 
-    def train(self, loop: Optional[int] = None) -> Record:
-        """The record of an IPUEstimator; a loop is one update unless its steps are given."""
-        loop = loop or self.config.gradient_accumulation
-        estimator = self.estimators.make(self.model_fn, loop=loop, replicas=self.config.replicas)
+    @property
+    def in_stages(self) -> bool:
+        """Whether the net is pipelined."""
+        return self.config.number_of_stages > 1
+
+    def estimator(self, loop: int) -> Any:
+        """An IPUEstimator, or an IPUPipelineEstimator that cuts the net into the stages of the configuration."""
+        if not self.in_stages:
+            return self.estimators.make(self.model_fn, loop=loop, replicas=self.config.replicas)
+        shards = 1 << (self.config.number_of_stages - 1).bit_length()
+        return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimator(
+            model_fn=self.pipeline_fn,
+            model_dir=self.estimators.folder(),
+            config=self.estimators.config(loop, self.config.replicas, shards),
+        )
+
+    def train(self, loop: int) -> Record:
+        """The record of a training with loops of so many steps."""
+        estimator = self.estimator(loop)
         estimator.train(self.input_fn(self.config.micro_batch), steps=self.steps)
         return self.record(estimator)
 
     def predict(self) -> np.ndarray:
-        """The logits of all samples, by an IPUEstimator."""
-        return self.predictions(self.estimators.make(self.model_fn, loop=2, replicas=self.config.replicas))
-
-    def predictions(self, estimator: Any) -> np.ndarray:
-        """What an estimator predicts of all samples."""
-        number = self.steps * self.config.replicas * self.config.micro_batch
-        return np.stack(list(estimator.predict(self.input_fn(self.config.micro_batch), num_predictions=number)))
+        """The logits of all samples."""
+        estimator, batch = self.estimator(self.steps if self.in_stages else 2), self.config.micro_batch
+        number = self.steps * self.config.replicas * batch
+        return np.stack(list(estimator.predict(self.input_fn(batch), num_predictions=number)))
 
     def train_stock(self) -> Record:
         """The record of the stock estimator on the host, to which the micro-batches of an update are one batch."""
@@ -83,25 +90,6 @@ class EstimatedNet:
         estimator = self.tf.estimator.Estimator(self.stock_fn, self.estimators.folder(), config)
         estimator.train(self.input_fn(together * self.config.micro_batch), steps=self.config.device_iterations)
         return self.record(estimator)
-
-    def pipeline(self, loop: int) -> Any:
-        """An IPUPipelineEstimator that cuts the net into the stages of the configuration."""
-        shards = 1 << (self.config.number_of_stages - 1).bit_length()
-        return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimator(
-            model_fn=self.pipeline_fn,
-            model_dir=self.estimators.folder(),
-            config=self.estimators.config(loop, self.config.replicas, shards),
-        )
-
-    def train_pipeline(self, loop: Optional[int] = None) -> Record:
-        """The record of an IPUPipelineEstimator; a loop is one update unless its steps are given."""
-        estimator = self.pipeline(loop or self.config.gradient_accumulation)
-        estimator.train(self.input_fn(self.config.micro_batch), steps=self.steps)
-        return self.record(estimator)
-
-    def predict_pipeline(self) -> np.ndarray:
-        """The logits of all samples, by an IPUPipelineEstimator."""
-        return self.predictions(self.pipeline(self.steps))
 
     def record(self, estimator: Any) -> Record:
         """What an estimator has left in its folder."""

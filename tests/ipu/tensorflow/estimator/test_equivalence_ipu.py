@@ -14,7 +14,7 @@ from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
 from ...training import Runs, TwoRunTolerance, configured, cut, expected, inferred, tolerance, uncut
 from ..training.config import counted
-from .nets import ADAM, EstimatedNet, Record, estimated, pipelined, trained
+from .nets import ADAM, EstimatedNet, Record, estimated, trained
 from .programs import Estimators
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
@@ -76,7 +76,7 @@ def test_a_net_trains_as_specified(shared: Estimators, name: str, config: RunCon
     A loop is an update, or of a pipeline all updates.
     """
     in_stages = config.number_of_stages > 1
-    got = (pipelined if in_stages else trained)(shared, name, config)
+    got = trained(shared, name, config)
 
     want, allowed = expected(name, config), tolerance(name, config)
     check.runs_equivalent(actual=got, expected=want, tolerance=allowed, fields=["weights"])
@@ -90,14 +90,14 @@ def test_a_net_trains_as_specified(shared: Estimators, name: str, config: RunCon
 def test_a_schedule_changes_no_bit(shared: Estimators, schedule: str) -> None:
     """Every schedule leaves the bits of the grouped one behind."""
     config = TRAINED["mlp-grouped-2"]
-    got, grouped = (pipelined(shared, "mlp", replace(config, schedule=name)) for name in (schedule, "grouped"))
+    got, grouped = (trained(shared, "mlp", replace(config, schedule=name)) for name in (schedule, "grouped"))
 
     check.runs_identical(actual=got, expected=grouped, fields=["losses", "weights"])
 
 
 def test_the_length_of_a_loop_changes_no_bit(shared: Estimators) -> None:
     """All steps in one loop leave the bits of a loop for each update."""
-    long = EstimatedNet(shared, "mlp", SINGLE).train(loop=6)
+    long = EstimatedNet(shared, "mlp", SINGLE).train(6)
 
     check.runs_identical(actual=long, expected=trained(shared, "mlp", SINGLE), fields=["weights"])
 
@@ -134,7 +134,7 @@ PIPED = {
 @pytest.mark.parametrize("config", configured(PIPED))
 def test_a_pipeline_trains_the_same(shared: Estimators, config: RunConfig) -> None:
     """An estimator with a pipeline learns what the estimator learns that accumulates on one IPU a replica."""
-    got = EstimatedNet(shared, "mlp", config).train_pipeline()
+    got = EstimatedNet(shared, "mlp", config).train(config.gradient_accumulation)
 
     compare_both(got, trained(shared, "mlp", uncut(config)), "mlp", uncut(config))
 
@@ -153,9 +153,8 @@ def test_a_net_predicts_as_specified(shared: Estimators, name: str, config: RunC
     """The predictions of all samples are the oracle's outputs, in the order of the data, of a pipeline, too."""
     (want,), (allowed,) = (list(each.values()) for each in inferred(name, config))
     if config.number_of_stages > 1:
-        micro_batches = {"gradient_accumulation": 2, "device_iterations": config.device_iterations // 2}
-        got = EstimatedNet(shared, name, replace(config, training=True, **micro_batches)).predict_pipeline()
-    else:
-        got = EstimatedNet(shared, name, config).predict()
+        counts = {"gradient_accumulation": 2, "device_iterations": config.device_iterations // 2}
+        config = replace(config, training=True, **counts)
+    got = EstimatedNet(shared, name, config).predict()
 
     check.close(actual=got.reshape(want.shape), expected=want, tolerance=allowed, what="the predictions")

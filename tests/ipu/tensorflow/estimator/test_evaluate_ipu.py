@@ -34,21 +34,15 @@ def after(updates: int, number: int) -> Dict[str, Any]:
     return {"loss": np.float32(losses.astype(np.float64).mean()), "global_step": updates + number}
 
 
-def test_the_trained_weights_are_evaluated(shared: Estimators) -> None:
-    """Evaluation reads the last checkpoint, and counts its own steps on from the global step of it.
+def test_evaluation_changes_nothing(estimators: Estimators) -> None:
+    """An evaluation reads the last checkpoint, counts its steps on from the global step of it, and changes neither.
 
     The vendor's ipu_estimator.py counts steps of training and of evaluation by the same hook.
     """
-    metrics = shared.make(folder=shared.trained(4, 2).folder).evaluate(shared.feed(4), steps=4)
-
-    check.equal(actual=metrics, expected=after(4, 4), what="the evaluation of the last checkpoint")
-
-
-def test_evaluation_changes_nothing(estimators: Estimators) -> None:
-    """Evaluating leaves weights, the global step and the checkpoints as they were."""
     estimator = estimators.after(2)
     before = estimators.left(estimator), estimators.checkpoints(estimator)
-    found = [estimator.evaluate(estimators.feed(4), steps=4) for _ in range(2)]
+    again = estimators.make(folder=estimator.model_dir)
+    found = [each.evaluate(estimators.feed(4), steps=4) for each in (estimator, again)]
 
     check.equal(actual=found, expected=[after(2, 4)] * 2, what="two evaluations of one checkpoint")
     left = estimators.left(estimator), estimators.checkpoints(estimator)
@@ -138,13 +132,16 @@ def test_metrics_on_the_host_get_iterations_first(estimators: Estimators, replic
 
     The vendor's ipu_estimator.py hands on what the outfeed gives.
     """
-    shapes: List[Any] = []
-    also = looked_at(estimators, lambda values: shapes.append(values.shape))
-    estimator = estimators.make(estimators.product(also=also, replicas=replicas), loop=4, replicas=replicas)
+    seen: List[Any] = []
+    estimator = estimators.make(
+        estimators.product(also=looked_at(estimators, seen.append), replicas=replicas), loop=4, replicas=replicas
+    )
     estimator.evaluate(estimators.feed(8 * replicas, 3), steps=8)
 
-    expected = [(4, 3) if replicas == 1 else (4, replicas, 3)] * 2
-    check.equal(actual=shapes, expected=expected, what="the shapes in two loops of 4 batches of 3")
+    shapes = [(4, 3) if replicas == 1 else (4, replicas, 3)] * 2
+    check.equal(actual=[each.shape for each in seen], expected=shapes, what="the shapes in two loops of 4 batches of 3")
+    values, expected = np.sort(np.ravel(seen)), np.sort(START[0] * samples(8 * replicas * 3))
+    check.identical(actual=values, expected=expected, what="what Python has seen, sorted,")
 
 
 def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None:
@@ -161,14 +158,6 @@ def test_metrics_of_eval_metrics_run_on_the_host(estimators: Estimators) -> None
 
     what = "whether each call of the function is in a program, and its operations are the device's,"
     check.equal(actual=where, expected=[(False, False)], what=what)
-
-
-def test_the_host_may_call_python(estimators: Estimators) -> None:
-    """What no device can run, a metric on the host can: Python sees all values of a loop."""
-    seen: List[float] = []
-    evaluated(estimators, looked_at(estimators, lambda values: seen.extend(np.ravel(values))))
-
-    check.equal(actual=sorted(seen), expected=sorted(LOSSES), what="what Python has seen, sorted,")
 
 
 def test_a_stock_spec_may_have_metrics(estimators: Estimators) -> None:
