@@ -18,9 +18,10 @@ DEFAULTS = {"iterations_per_loop": 1, "ipu_options": None, "num_replicas": 1, "n
 
 
 def test_a_run_configuration_has_defaults(ipu: Any) -> None:
-    """One step in a loop, on one IPU, with no options."""
-    config = ipu.ipu_run_config.IPURunConfig()
-    check.equal(actual={name: getattr(config, name) for name in DEFAULTS}, expected=DEFAULTS, what="an IPURunConfig()")
+    """One step in a loop, on one IPU, with no options, in a RunConfig without an IPURunConfig as well."""
+    for config in (ipu.ipu_run_config.IPURunConfig(), ipu.ipu_run_config.RunConfig().ipu_run_config):
+        found = {name: getattr(config, name) for name in DEFAULTS}
+        check.equal(actual=found, expected=DEFAULTS, what="an IPURunConfig()")
 
 
 def test_a_run_configuration_holds_what_it_is_given(estimators: Estimators) -> None:
@@ -71,18 +72,21 @@ def test_ipus_that_are_too_many_or_too_few_are_refused(
         )
 
 
-@pytest.mark.parametrize("options", ["ipu2", 2, {"auto_select_ipus": 2}], ids=str)
-def test_options_are_a_configuration(ipu: Any, options: Any) -> None:
-    """What is no IPUConfig is refused as ipu_options, by its type."""
-    with check.raises(TypeError, match="ipu_options", what=f"ipu_options={options!r}"):
-        ipu.ipu_run_config.IPURunConfig(ipu_options=options)
-
-
-@pytest.mark.parametrize("changes", [{"num_replicas": 2}, {"num_shards": 2}], ids=str)
-def test_several_ipus_need_options(estimators: Estimators, changes: Dict[str, int]) -> None:
-    """Without options there is one IPU: two replicas or shards are refused, by the vendor's ipu_run_config.py."""
-    with check.raises(ValueError, match="ipu_options", what=f"{changes} without options"):
-        estimators.ipu.ipu_run_config.IPURunConfig(**changes)
+@pytest.mark.parametrize(
+    ("error", "changes"),
+    [
+        (TypeError, {"ipu_options": "ipu2"}),
+        (TypeError, {"ipu_options": 2}),
+        (TypeError, {"ipu_options": {"auto_select_ipus": 2}}),
+        (ValueError, {"num_replicas": 2}),
+        (ValueError, {"num_shards": 2}),
+    ],
+    ids=str,
+)
+def test_several_ipus_need_options(ipu: Any, error: Any, changes: Dict[str, Any]) -> None:
+    """Options are an IPUConfig; the vendor's ipu_run_config.py refuses replicas and shards without them."""
+    with check.raises(error, match="ipu_options", what=f"an IPURunConfig with {changes}"):
+        ipu.ipu_run_config.IPURunConfig(**changes)
 
 
 def test_the_stock_configuration_is_extended(tf: Any, ipu: Any, tmp_path: Path) -> None:
@@ -94,12 +98,6 @@ def test_the_stock_configuration_is_extended(tf: Any, ipu: Any, tmp_path: Path) 
 
     check.instance(actual=config, expected=tf.estimator.RunConfig, what="the RunConfig")
     check.equal(actual={name: getattr(config, name) for name in given}, expected=given, what="the RunConfig")
-
-
-def test_the_part_for_the_ipu_has_a_default(ipu: Any) -> None:
-    """Without an IPURunConfig the default one counts."""
-    loop = ipu.ipu_run_config.RunConfig().ipu_run_config.iterations_per_loop
-    check.equal(actual=loop, expected=1, what="iterations_per_loop of a RunConfig()")
 
 
 def test_a_changed_copy_keeps_the_part_for_the_ipu(ipu: Any) -> None:

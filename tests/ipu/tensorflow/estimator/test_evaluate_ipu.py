@@ -133,9 +133,8 @@ def test_metrics_on_the_host_get_iterations_first(estimators: Estimators, replic
     The vendor's ipu_estimator.py hands on what the outfeed gives.
     """
     seen: List[Any] = []
-    estimator = estimators.make(
-        estimators.product(also=looked_at(estimators, seen.append), replicas=replicas), loop=4, replicas=replicas
-    )
+    also = looked_at(estimators, lambda values: seen.append(np.array(values)))
+    estimator = estimators.make(estimators.product(also=also, replicas=replicas), loop=4, replicas=replicas)
     estimator.evaluate(estimators.feed(8 * replicas, 3), steps=8)
 
     shapes = [(4, 3) if replicas == 1 else (4, replicas, 3)] * 2

@@ -53,15 +53,9 @@ def test_a_chain_trains_as_a_plain_loop_does(chains: Programs, chain: Chain, loo
     check.equal(actual=got.steps, expected=steps, what="the global step after each loop")
 
 
-def test_replicas_leave_nothing_in_the_checkpoint(chains: Programs) -> None:
-    """A checkpoint holds the weights and the global step once, however many replicas have trained."""
-    names = sorted(chains.trained(Chain(replicas=2)).names)
-    check.equal(actual=names, expected=["global_step", "w0", "w1"], what="the variables of the checkpoint")
-
-
 @pytest.mark.parametrize("chain", needing({"R1": Chain(momentum=0.5), "R2": Chain(momentum=0.5, replicas=2)}))
 def test_optimizers_keep_their_state(chains: Programs, chain: Chain) -> None:
-    """The velocity of an update goes into the next, and into the checkpoint."""
+    """The velocity of an update goes into the next; a checkpoint holds it and the weights once, for all replicas."""
     got = chains.trained(chain)
 
     check_chain(got.weights, chain)
@@ -323,37 +317,24 @@ def test_predictions_use_what_was_trained(chains: Programs) -> None:
     check.identical(actual=flat(got), expected=want, what="the predictions")
 
 
-HOOKS = {"training_hooks": 2, "evaluation_hooks": 3, "prediction_hooks": 1}
+HOOKS = ("training_hooks", "evaluation_hooks", "prediction_hooks")
 
 
-def hooked(programs: Programs) -> List[str]:
-    """Which hooks of a specification have seen a session.run, in order, of two, three and one loops."""
-    chain, v1 = Chain(device_iterations=1), programs.v1
-    seen: List[str] = []
-
-    class Hook(v1.train.SessionRunHook):  # type: ignore[name-defined]
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def after_run(self, run_context: Any, run_values: Any) -> None:
-            seen.append(self.name)
-
-    hooks = {name: [Hook(name)] for name in HOOKS}
-    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, **hooks))
-    estimator.train(programs.fed(chain, 2), steps=2 * chain.iterations)
-    programs.evaluated(chain, 3, estimator=estimator)
-    programs.predicted(chain, 4, estimator=estimator)
-    return seen
-
-
-@pytest.mark.parametrize("name", HOOKS)
-def test_hooks_of_the_specification_see_their_loops(chains: Programs, name: str) -> None:
+def test_hooks_of_the_specification_see_their_loops(programs: Programs) -> None:
     """Hooks of a specification are called after each loop of their mode, and of no other."""
-    seen = chains.once("hooks", lambda: hooked(chains))
-    order = [hook for hook, loops in HOOKS.items() for _ in range(loops)]
+    chain, seen = Chain(device_iterations=1), []
+    hooks = {name: [programs.seeing()] for name in HOOKS}
+    estimator = programs.estimator(chain, model_fn=programs.model_fn(chain, **hooks))
+    for call in (
+        lambda: estimator.train(programs.fed(chain, 2), steps=2 * chain.iterations),
+        lambda: programs.evaluated(chain, 3, estimator=estimator),
+        lambda: programs.predicted(chain, 4, estimator=estimator),
+    ):
+        call()
+        seen.append([hooks[name][0].calls.count("after") for name in HOOKS])
 
-    places, expected = ([place for place, hook in enumerate(each) if hook == name] for each in (seen, order))
-    check.equal(actual=places, expected=expected, what=f"the places of {name} among all session.runs")
+    expected = [[2, 0, 0], [2, 3, 0], [2, 3, 1]]
+    check.equal(actual=seen, expected=expected, what="the loops seen by each hook after two, three and one loops")
 
 
 def test_train_and_evaluate(programs: Programs) -> None:

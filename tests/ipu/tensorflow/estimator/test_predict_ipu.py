@@ -72,17 +72,11 @@ def test_predictions_are_chosen_by_their_keys(estimators: Estimators, keys: List
 
 
 def test_predictions_may_be_a_tensor(estimators: Estimators) -> None:
-    """A model function may predict one tensor: it comes without a name."""
+    """A model function may predict one tensor: it comes without a name, and has no keys to choose from."""
     model_fn = estimators.predicts(lambda features: estimators.weight() * features)
     predictions = predicted(estimators, 8, 4, 2, model_fn=model_fn)
 
     check.identical(actual=np.array(predictions), expected=START[0] * samples(8), what="the products")
-
-
-def test_keys_are_for_dictionaries(estimators: Estimators) -> None:
-    """A tensor has no keys to choose from."""
-    model_fn = estimators.predicts(lambda features: estimators.weight() * features)
-
     with check.raises(ValueError, match="predict_keys", what="predict_keys for a tensor"):
         predicted(estimators, 2, 2, model_fn=model_fn, predict_keys=["product"])
 

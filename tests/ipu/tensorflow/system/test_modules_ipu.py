@@ -12,13 +12,6 @@ import pytest
 from ipu_conformance import check
 
 
-def check_names(module: Any, names: str) -> None:
-    """A module has all of the names, and dir lists them."""
-    __tracebackhide__ = True
-    missing = [name for name in names.split() if not hasattr(module, name) or name not in dir(module)]
-    check.equal(actual=missing, expected=[], what=f"the names that {module.__name__} does not have or list")
-
-
 def test_the_package_is_an_attribute_of_tensorflow(ipu: Any) -> None:
     """``from tensorflow.python import ipu`` gives the package."""
     python = importlib.import_module("tensorflow.python")
@@ -65,38 +58,35 @@ NAMES = {
 """The names of each module beside those of the surface."""
 
 KERAS_NAMES = {
-    "": "FunctionalLayerPipelineStageAssignment FunctionalNestedModelPipelineStageAssignment "
+    "ipu": "FunctionalLayerPipelineStageAssignment FunctionalNestedModelPipelineStageAssignment "
     "ModelLayerPipelineStageAssignment NestedModelPipelineStageAssignment PipelineStage "
     "ReplicatedMetricReductionMethod SequentialLayerPipelineStageAssignment "
     "SequentialNestedModelPipelineStageAssignment extensions layers losses optimizers",
-    ".extensions": "FunctionalExtension FunctionalLayerPipelineStageAssignment "
+    "ipu.extensions": "FunctionalExtension FunctionalLayerPipelineStageAssignment "
     "FunctionalNestedModelPipelineStageAssignment ModelExtension ModelLayerPipelineStageAssignment "
     "NestedModelPipelineStageAssignment PipelineStage ReplicatedMetricReductionMethod SequentialExtension "
     "SequentialLayerPipelineStageAssignment SequentialNestedModelPipelineStageAssignment",
-    ".layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer CaptureActivationGradients "
+    "ipu.layers": "AssumeEqualAcrossReplicas CTCInferenceLayer CTCPredictionsLayer CaptureActivationGradients "
     "CaptureUpstreamGradients Dropout EffectiveTransformer Embedding GRU GroupNorm GroupNormalization InstanceNorm "
     "InstanceNormalization LSTM LayerNorm LayerNormalization PopnnGRU PopnnLSTM RecomputationCheckpoint SerialDense",
-    ".losses": "CTCLoss",
-    ".optimizers": "ALSOptimizer ALSOptimizerGradientAccumulationWrapper CrossReplicaOptimizer "
+    "ipu.losses": "CTCLoss",
+    "ipu.optimizers": "ALSOptimizer ALSOptimizerGradientAccumulationWrapper CrossReplicaOptimizer "
     "GradientAccumulationOptimizer IpuOptimizer MapGradientOptimizer",
 }
 """The names of each module of ``keras.ipu``."""
 
 
-@pytest.mark.parametrize("module", NAMES)
-def test_a_module_has_its_names(ipu: Any, module: str) -> None:
+@pytest.mark.parametrize("module", [*NAMES, *KERAS_NAMES])
+def test_a_module_has_its_names(tf: Any, ipu: Any, module: str) -> None:
     """Every documented name of a module exists and is found by dir, and the module is an attribute of the package."""
-    imported = importlib.import_module(f"tensorflow.python.ipu.{module}")
+    package, names = ("keras", KERAS_NAMES) if module in KERAS_NAMES else ("tensorflow.python.ipu", NAMES)
+    imported = importlib.import_module(f"{package}.{module}")
 
-    check_names(imported, NAMES[module])
-    check.equal(actual=operator.attrgetter(module)(ipu), expected=imported, what=f"ipu.{module}")
-    check.contains(actual=dir(ipu), expected=module.partition(".")[0], what="dir(ipu)")
-
-
-@pytest.mark.parametrize("module", KERAS_NAMES)
-def test_a_module_of_keras_has_its_names(tf: Any, ipu: Any, module: str) -> None:
-    """Every documented name of ``keras.ipu`` exists and is found by dir."""
-    check_names(importlib.import_module(f"keras.ipu{module}"), KERAS_NAMES[module])
+    missing = [name for name in names[module].split() if not hasattr(imported, name) or name not in dir(imported)]
+    check.equal(actual=missing, expected=[], what=f"the names that {module} does not have or list")
+    if package != "keras":
+        check.equal(actual=operator.attrgetter(module)(ipu), expected=imported, what=f"ipu.{module}")
+        check.contains(actual=dir(ipu), expected=module.partition(".")[0], what="dir(ipu)")
 
 
 @pytest.mark.parametrize(
