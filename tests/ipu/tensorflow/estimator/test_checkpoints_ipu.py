@@ -17,19 +17,13 @@ from .programs import WEIGHT, Estimators
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
 
-def check_steps(estimators: Estimators, estimator: Any, expected: List[int]) -> None:
-    """The checkpoints in an estimator's folder are those of these global steps."""
-    __tracebackhide__ = True
-    check.equal(actual=estimators.checkpoints(estimator), expected=expected, what="the steps of the checkpoints")
-
-
 def test_checkpoints_are_written_at_the_beginning_and_the_end(shared: Estimators) -> None:
     """A training leaves the weights that it began with and those that it ended with."""
     folder = Path(shared.trained(4, 2).folder)
     estimator = shared.make(folder=folder)
     read = shared.tf.train.load_checkpoint(str(folder / "model.ckpt-0"))
 
-    check_steps(shared, estimator, [0, 4])
+    check.equal(actual=shared.checkpoints(estimator), expected=[0, 4], what="the steps of the checkpoints")
     check.equal(actual=float(read.get_tensor(WEIGHT)), expected=START[0], what="the weight of the first checkpoint")
     check.equal(actual=estimator.latest_checkpoint(), expected=str(folder / "model.ckpt-4"), what="latest_checkpoint")
 
@@ -47,7 +41,7 @@ def test_checkpoints_are_written_after_loops(estimators: Estimators, settings: A
     """A checkpoint that is due within a loop is written after it, with the weights of that step; the last ones stay."""
     estimator = estimators.after(8, **settings)
 
-    check_steps(estimators, estimator, written)
+    check.equal(actual=estimators.checkpoints(estimator), expected=written, what="the steps of the checkpoints")
     read = estimators.tf.train.load_checkpoint(str(Path(estimator.model_dir) / f"model.ckpt-{written[1]}"))
     check_weight(np.float32(read.get_tensor(WEIGHT)), counts(written[1]))
 

@@ -72,19 +72,13 @@ def test_ipus_that_are_too_many_or_too_few_are_refused(
         )
 
 
-@pytest.mark.parametrize(
-    ("error", "changes"),
-    [
-        (TypeError, {"ipu_options": "ipu2"}),
-        (TypeError, {"ipu_options": 2}),
-        (TypeError, {"ipu_options": {"auto_select_ipus": 2}}),
-        (ValueError, {"num_replicas": 2}),
-        (ValueError, {"num_shards": 2}),
-    ],
-    ids=str,
-)
-def test_several_ipus_need_options(ipu: Any, error: Any, changes: Dict[str, Any]) -> None:
-    """Options are an IPUConfig; the vendor's ipu_run_config.py refuses replicas and shards without them."""
+OPTIONS = [{"ipu_options": wrong} for wrong in ("ipu2", 2, {"auto_select_ipus": 2})]
+
+
+@pytest.mark.parametrize("changes", [*OPTIONS, {"num_replicas": 2}, {"num_shards": 2}], ids=str)
+def test_options_are_a_configuration(ipu: Any, changes: Dict[str, Any]) -> None:
+    """Options are an IPUConfig; the vendor's ipu_run_config.py refuses several replicas or shards without them."""
+    error = TypeError if "ipu_options" in changes else ValueError
     with check.raises(error, match="ipu_options", what=f"an IPURunConfig with {changes}"):
         ipu.ipu_run_config.IPURunConfig(**changes)
 

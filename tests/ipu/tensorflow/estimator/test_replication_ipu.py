@@ -16,9 +16,6 @@ from .programs import WEIGHT, Estimators, Trained, means, unwrapped
 pytestmark = [pytest.mark.ipus(2), pytest.mark.requires("tensorflow_estimator")]
 
 STEPS = 4
-FACTORS = [
-    pytest.param(replicas, loop, marks=pytest.mark.ipus(replicas)) for replicas, loop in ((2, 1), (2, 2), (4, 2))
-]
 
 
 def check_losses(left: Trained, expected: np.ndarray, loop: int) -> None:
@@ -27,7 +24,9 @@ def check_losses(left: Trained, expected: np.ndarray, loop: int) -> None:
     check.equal(actual=list(left.losses.values()), expected=means(expected, loop), what="the loss of each loop")
 
 
-@pytest.mark.parametrize(("replicas", "loop"), FACTORS)
+@pytest.mark.parametrize(
+    ("replicas", "loop"), [pytest.param(*row, marks=pytest.mark.ipus(row[0])) for row in ((2, 1), (2, 2), (4, 2))]
+)
 def test_replicas_take_neighbours_and_the_mean(shared: Estimators, replicas: int, loop: int) -> None:
     """In step i replica r trains with element i·R + r, and all apply the mean of their gradients in one step.
 

@@ -37,21 +37,6 @@ def popdist(ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
     return on
 
 
-def stepped(tf: Any, ipu: Any, strategy: Any, kind: str) -> Any:
-    """The weight, 4 at first, after one step in which replica r has the gradient r + 1."""
-    with strategy.scope():
-        weight = tf.Variable(4.0)
-        optimizer = operator.attrgetter(kind)(tf.keras.optimizers)(RATE)
-
-        @tf.function
-        def step() -> None:
-            factor = tf.cast(ipu.replication_ops.replication_index(), tf.float32) + 1
-            optimizer.apply_gradients([(factor, weight)])
-
-        strategy.run(step)
-    return weight.numpy()
-
-
 @pytest.mark.parametrize(("module", "name"), STRATEGIES)
 def test_a_strategy_of_one_process_is_an_ipu_strategy(
     tf: Any, ipu: Any, configure: Callable[..., Any], module: str, name: str
@@ -66,19 +51,35 @@ def test_a_strategy_of_one_process_is_an_ipu_strategy(
     check.equal(actual=strategy.num_replicas_in_sync, expected=1, what="num_replicas_in_sync on 4 IPUs")
 
 
-@pytest.mark.parametrize("kind", ["SGD", "legacy.SGD"])
-def test_optimizers_add_up_gradients_of_replicas(tf: Any, ipu: Any, popdist: Callable[..., Any], kind: str) -> None:
-    """In a function that the strategy runs an optimizer applies the sum of the replicas' gradients."""
-    weight = stepped(tf, ipu, popdist(), kind)
+@pytest.mark.parametrize(
+    ("kind", "settings", "total"),
+    [
+        ("SGD", {}, 1 + 2 + 3 + 4),
+        ("legacy.SGD", {}, 1 + 2 + 3 + 4),
+        ("SGD", {"add_ipu_cross_replica_reductions": False}, 1),
+    ],
+    ids=["SGD", "legacy.SGD", "SGD-alone"],
+)
+def test_optimizers_add_up_gradients_of_replicas(
+    tf: Any, ipu: Any, popdist: Callable[..., Any], kind: str, settings: Any, total: float
+) -> None:
+    """In a function that the strategy runs an optimizer applies the sum of the replicas' gradients r + 1.
 
-    check.identical(actual=weight, expected=np.float32(4 - RATE * (1 + 2 + 3 + 4)), what="the weight")
+    Without cross-replica reductions every replica applies its own gradients; the host reads the first's.
+    """
+    strategy = popdist(**settings)
+    with strategy.scope():
+        weight = tf.Variable(4.0)
+        optimizer = operator.attrgetter(kind)(tf.keras.optimizers)(RATE)
 
+        @tf.function
+        def step() -> None:
+            factor = tf.cast(ipu.replication_ops.replication_index(), tf.float32) + 1
+            optimizer.apply_gradients([(factor, weight)])
 
-def test_reductions_can_be_left_out(tf: Any, ipu: Any, popdist: Callable[..., Any]) -> None:
-    """Without cross-replica reductions every replica applies its own gradients; the host reads the first's."""
-    weight = stepped(tf, ipu, popdist(add_ipu_cross_replica_reductions=False), "SGD")
+        strategy.run(step)
 
-    check.identical(actual=weight, expected=np.float32(4 - RATE * 1), what="the weight of replica 0")
+    check.identical(actual=weight.numpy(), expected=np.float32(4 - RATE * total), what="the weight")
 
 
 def test_the_replica_context_reduces(tf: Any, ipu: Any, popdist: Callable[..., Any]) -> None:

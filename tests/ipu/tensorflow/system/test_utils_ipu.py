@@ -30,13 +30,16 @@ def test_nothing_is_configured_at_first(tf: Any, ipu: Any) -> None:
         ipu.utils.reset_ipu_configuration()
 
 
-@pytest.mark.parametrize("way", ["method", "function"])
-def test_a_configuration_is_put_in_force(tf: Any, ipu: Any, config: Any, way: str) -> None:
-    """A configuration is put in force by its method or by the function of utils."""
+@pytest.mark.parametrize("way", ["method", "function", "asked for"])
+def test_a_configuration_is_put_in_force(ipu: Any, config: Any, way: str) -> None:
+    """A configuration is put in force by its method or by the function of utils, which takes what is in force, too."""
     config.auto_select_ipus = 2
-    if way == "method":
+    if way != "function":
         config.configure_ipu_system()
-    else:
+    if way == "asked for":
+        (config,) = ipu.utils.get_ipu_config()
+        ipu.utils.reset_ipu_configuration()
+    if way != "method":
         ipu.utils.configure_ipu_system(config)
 
     values = (number(ipu), len(ipu.utils.get_ipu_config()))
@@ -101,16 +104,6 @@ def test_only_a_configuration_can_be_put_in_force(ipu: Any, wrong: Any) -> None:
     """Anything but a configuration is a TypeError."""
     with check.raises(TypeError, match="", what=f"configure_ipu_system({wrong!r})"):
         ipu.utils.configure_ipu_system(wrong)
-
-
-def test_a_configuration_that_was_asked_for_can_be_put_in_force(ipu: Any, configure: Callable[..., Any]) -> None:
-    """What get_ipu_config gives is accepted by configure_ipu_system."""
-    configure(2)
-    (options,) = ipu.utils.get_ipu_config()
-    ipu.utils.reset_ipu_configuration()
-    ipu.utils.configure_ipu_system(options)
-
-    check.equal(actual=number(ipu), expected=2, what="the number of IPUs in the device")
 
 
 def test_a_configuration_in_force_does_not_change(ipu: Any, configure: Callable[..., Any]) -> None:
