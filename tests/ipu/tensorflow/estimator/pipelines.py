@@ -77,20 +77,15 @@ class Programs(Configured):
         seen: Seen = self.once((chain, loops), lambda: self.train(chain, loops))
         return seen
 
-    def run_config(self, chain: Chain, model_dir: Optional[str] = None, **options: Any) -> Any:
-        """The configuration of a chain: its IPUs, and the iterations of a loop on the device."""
+    def estimator(self, chain: Chain, model_dir: Optional[str] = None, model_fn: Any = None, **options: Any) -> Any:
+        """An estimator of the chain, or of another model with its IPUs and the iterations of its loop on the device."""
         system = self.options(chain.shards * chain.replicas)
         system.allow_recompute = chain.recompute
-        run = {"ipu_options": system, **options}
+        run = {"ipu_options": system, **options.pop("run", {})}
         changes = {"model_dir": model_dir or self.folder(), "save_summary_steps": 0}
-        return self.config(chain.iterations, chain.replicas, chain.shards, run, **changes)
-
-    def estimator(self, chain: Chain, model_dir: Optional[str] = None, model_fn: Any = None, **options: Any) -> Any:
-        """An estimator of the chain, or of another model with its configuration."""
+        config = self.config(chain.iterations, chain.replicas, chain.shards, run, **changes)
         return self.ipu.ipu_pipeline_estimator.IPUPipelineEstimator(
-            model_fn or self.model_fn(chain),
-            config=self.run_config(chain, model_dir, **options.pop("run", {})),
-            **options,
+            model_fn or self.model_fn(chain), config=config, **options
         )
 
     def stages(self, chain: Chain, mode: str) -> List[Callable[..., Any]]:

@@ -19,8 +19,6 @@ from ..exact import RATE, START, check_weight, counts, samples
 
 LOSS, WEIGHT = "loss", "w0"
 
-Wrap = Callable[[Any], Any]
-
 
 def unwrapped(optimizer: Any) -> Any:
     """The optimizer itself."""
@@ -188,7 +186,7 @@ class Estimators(Configured):
 
     def product(
         self,
-        wrap: Optional[Wrap] = None,
+        wrap: Optional[Callable[[Any], Any]] = None,
         *,
         replicas: int = 1,
         momentum: float = 0.0,

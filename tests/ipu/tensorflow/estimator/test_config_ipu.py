@@ -104,21 +104,16 @@ def test_a_changed_copy_keeps_the_part_for_the_ipu(ipu: Any) -> None:
     check.equal(actual=numbers, expected=(4, 3), what="iterations_per_loop and save_summary_steps of the copy")
 
 
-def test_an_estimator_shows_its_configuration(estimators: Estimators, tmp_path: Path) -> None:
-    """The configuration of an estimator, its folder and its parameters can be read."""
-    estimator = estimators.make(loop=4, folder=tmp_path / "model", params=None)
+@pytest.mark.parametrize("place", ["argument", "configuration"])
+def test_an_estimator_shows_its_configuration(estimators: Estimators, tmp_path: Path, place: str) -> None:
+    """The configuration of an estimator and its folder can be read, which may be that of the configuration."""
+    folder = str(tmp_path / "model")
+    config = estimators.config(4, **({"model_dir": folder} if place == "configuration" else {}))
+    settings = {"model_dir": folder} if place == "argument" else {}
+    estimator = estimators.ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config, **settings)
 
     shown = estimator.config.ipu_run_config.iterations_per_loop, estimator.model_dir, estimator.config.model_dir
-    folder = str(tmp_path / "model")
     check.equal(actual=shown, expected=(4, folder, folder), what="the loop and the folder of the estimator")
-
-
-def test_the_folder_may_come_from_the_configuration(estimators: Estimators, tmp_path: Path) -> None:
-    """Without model_dir the folder is that of the configuration."""
-    config = estimators.config(model_dir=str(tmp_path / "model"))
-    estimator = estimators.ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config)
-
-    check.equal(actual=estimator.model_dir, expected=str(tmp_path / "model"), what="the folder of the estimator")
 
 
 @pytest.mark.parametrize("ordinal", [0, 1])

@@ -27,9 +27,7 @@ OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
     "scheduling.maximum_scheduler_search_space_size": (CREATE, {"max_scheduler_search_space_size": 33}, 33),
     "experimental.always_rearrange_copies_on_the_host": (CREATE, {"always_rearrange_copies_on_the_host": True}, True),
     "experimental.enable_remote_buffer_embedding": (
-        CREATE,
-        {"enable_experimental_remote_buffer_embedding": True},
-        True,
+        CREATE, {"enable_experimental_remote_buffer_embedding": True}, True,
     ),
     "optimizations.merge_infeed_io_copies": (CREATE, {}, False),
     "optimizations.enable_graph_outlining": (CREATE, {"disable_graph_outlining": True}, False),
@@ -42,9 +40,7 @@ OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
     "optimizations.maximum_send_recv_cluster_size": (OPTIMIZE, {"max_send_recv_cluster_size": 6}, 6),
     "optimizations.minimum_remote_tensor_size": (OPTIMIZE, {"minimum_remote_tensor_size": 9}, 9),
     "optimizations.merge_remote_buffers": (
-        OPTIMIZE,
-        {"merge_remote_buffers": True},
-        "MergeRemoteBuffersBehaviour.MERGE",
+        OPTIMIZE, {"merge_remote_buffers": True}, "MergeRemoteBuffersBehaviour.MERGE",
     ),
     "optimizations.enable_gather_simplifier": (OPTIMIZE, {"gather_simplifier": False}, False),
     "optimizations.triangular_solve_expander_block_size": (OPTIMIZE, {"triangular_solve_expander_block_size": 8}, 8),
@@ -53,9 +49,7 @@ OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
     "serialization_output_folder": ("set_serialization_options", {"output_folder": "there"}, "there"),
     "norms.use_stable_statistics": (NORM, {"use_stable_statistics": True}, True),
     "norms.experimental.distributed_batch_norm_replica_group_size": (
-        NORM,
-        {"experimental_distributed_batch_norm_replica_group_size": 3},
-        3,
+        NORM, {"experimental_distributed_batch_norm_replica_group_size": 3}, 3,
     ),
     "compilation_poplar_options": ("set_compilation_options", {"compilation_options": {"a": "b"}}, {"a": "b"}),
     "convolutions.poplar_options": ("set_convolution_options", {"convolution_options": {"c": "d"}}, {"c": "d"}),
@@ -75,22 +69,18 @@ OPTIONS: Dict[str, Tuple[str, Dict[str, Any], Any]] = {
     "io_tiles.num_io_tiles": (IO_TILES, {"num_io_tiles": 32}, 32),
     "io_tiles.place_ops_on_io_tiles": (IO_TILES, {"num_io_tiles": 32, "place_ops_on_io_tiles": True}, True),
     "io_tiles.available_memory_proportion": (
-        IO_TILES,
-        {"num_io_tiles": 32, "io_tile_available_memory_proportion": 0.5},
-        0.5,
+        IO_TILES, {"num_io_tiles": 32, "io_tile_available_memory_proportion": 0.5}, 0.5,
     ),
     "auto_select_ipus": ("auto_select_ipus", {"num_ipus": [4, 1]}, [4, 1]),
     "select_ipus": ("select_ipus", {"indices": [3, 1]}, [3, 1]),
     "device_connection.type": (
-        CONNECT,
-        {"connection_type": "DeviceConnectionType.ON_DEMAND"},
-        "DeviceConnectionType.ON_DEMAND",
+        CONNECT, {"connection_type": "DeviceConnectionType.ON_DEMAND"}, "DeviceConnectionType.ON_DEMAND",
     ),
     "device_connection.version": (CONNECT, {"ipu_version": 2}, "ipu2"),
     "device_connection.enable_remote_buffers": (CONNECT, {"enable_remote_buffers": True}, True),
     "experimental.multi_replica_distribution.process_count": (DISTRIBUTE, {"process_count": 5, "process_index": 3}, 5),
     "experimental.multi_replica_distribution.process_index": (DISTRIBUTE, {"process_count": 5, "process_index": 3}, 3),
-}
+}  # fmt: skip
 """The attribute of today, and the old function, its arguments and the value that follows."""
 REFUSED: Dict[str, Tuple[str, Dict[str, Any], Any, str]] = {
     "two kinds of events": (CREATE, {"profiling": True, "enable_ipu_events": True}, Exception, "mutually exclusive"),
@@ -126,9 +116,7 @@ def test_an_old_option_is_an_attribute_today(ipu: Any, attribute: str) -> None:
     """Every option of an earlier SDK sets the attribute that took its place, and is put in force like it."""
     name, settings, value = OPTIONS[attribute]
     ipu.utils.configure_ipu_system(called(ipu, name, settings))
-    found = ipu.utils.get_ipu_config()[0]
-    for part in attribute.split("."):
-        found = getattr(found, part)
+    found = operator.attrgetter(attribute)(ipu.utils.get_ipu_config()[0])
 
     check.equal(actual=found, expected=meant(ipu, value), what=f"{attribute} after {name}({settings})")
 
