@@ -156,8 +156,8 @@ def test_a_host_call_may_get_no_tensors(estimators: Estimators) -> None:
     check.equal(actual=found, expected=([0], 6.0), what="the calls of the function, and what it counted in 3 loops")
 
 
-def logging(estimators: Estimators, steps: int = 8, after: Sequence[Any] = (), **settings: Any) -> List[float]:
-    """The elements that an IPULoggingTensorHook tells of in a training with loops of two steps."""
+def logging(estimators: Estimators, after: Sequence[Any] = (), **settings: Any) -> List[float]:
+    """The elements that an IPULoggingTensorHook tells of in a training of eight steps in loops of two."""
     told: List[float] = []
 
     def formatter(values: Dict[str, Any]) -> str:
@@ -174,7 +174,7 @@ def logging(estimators: Estimators, steps: int = 8, after: Sequence[Any] = (), *
         train = lambda loss: estimators.tf.group([estimators.descent().minimize(loss), logged])  # noqa: E731
         return estimators.trains(train=train, training_hooks=[hook, *after])(features, mode)
 
-    estimators.make(model_fn).train(estimators.feed(steps), steps=steps)
+    estimators.make(model_fn).train(estimators.feed(8), steps=8)
     return told
 
 
@@ -234,13 +234,10 @@ def test_a_line_of_the_log_names_the_tensors(estimators: Estimators, caplog: Any
     caplog.set_level("INFO", logger.name)
     hook = estimators.ipu.ipu_session_run_hooks.IPULoggingTensorHook(every_n_iter=1)
 
-    def model_fn(features: Any, mode: Any) -> Any:
-        weight = estimators.weight()
-        loss = estimators.tf.reduce_sum(weight * features)
-        with estimators.tf.control_dependencies([hook.log({"before": weight.read_value()})]):
-            train_op = estimators.descent().minimize(loss)
-        return estimators.spec(mode, loss=loss, train_op=train_op, training_hooks=[hook])
+    def train(loss: Any) -> Any:
+        return estimators.tf.group([hook.log({"before": loss}), estimators.descent().minimize(loss)])
 
+    model_fn = estimators.trains(train=train, training_hooks=[hook])
     estimators.make(model_fn, loop=1).train(estimators.feed(1), steps=1)
 
-    check.contains(actual=caplog.text, expected=f"before = {START[0]}", what="TensorFlow's log")
+    check.contains(actual=caplog.text, expected=f"before = {START[0] * samples(1)[0]}", what="TensorFlow's log")

@@ -10,10 +10,11 @@ import pytest
 from ipu_conformance import check
 
 CATEGORIES = ("Infeed", "Outfeed", "Seed", "HostEmbedding", "Parameters")
+Flags = Callable[[str], None]
 
 
 @pytest.fixture
-def flags(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def flags(monkeypatch: pytest.MonkeyPatch) -> Flags:
     """Sets TF_POPLAR_FLAGS."""
     return lambda text: monkeypatch.setenv("TF_POPLAR_FLAGS", text)
 
@@ -26,7 +27,7 @@ HARDWARE = ("", "--use_ipu_model=false", "--use_ipu_model=0", "--use_synthetic_d
 
 
 @pytest.mark.parametrize("text", [*MODEL, *(pytest.param(text, marks=pytest.mark.emulator) for text in HARDWARE)])
-def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text: str) -> None:
+def test_the_ipu_model_is_asked_for(ipu: Any, flags: Flags, text: str) -> None:
     """The switch may be anywhere among the flags, with or without a value; without it, or with it off, it is not."""
     flags(text)
 
@@ -38,11 +39,9 @@ def test_the_ipu_model_is_asked_for(ipu: Any, flags: Callable[[str], None], text
 def test_flags_are_read_when_they_are_needed(ipu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch that is set or removed after the import takes effect at once."""
     answers = []
-    for text in ("--use_ipu_model", "", "--use_ipu_model"):
-        monkeypatch.setenv("TF_POPLAR_FLAGS", text)
+    for text in ("--use_ipu_model", "", "--use_ipu_model", None):
+        monkeypatch.delenv("TF_POPLAR_FLAGS") if text is None else monkeypatch.setenv("TF_POPLAR_FLAGS", text)
         answers.append(ipu.utils.running_on_ipu_model())
-    monkeypatch.delenv("TF_POPLAR_FLAGS")
-    answers.append(ipu.utils.running_on_ipu_model())
 
     what = "running_on_ipu_model with the switch, without it, with it, and without the variable"
     check.equal(actual=answers, expected=[True, False, True, False], what=what)
@@ -62,7 +61,7 @@ SYNTHETIC = {
 
 
 @pytest.mark.parametrize("text", SYNTHETIC)
-def test_synthetic_data_stand_for_categories(ipu: Any, flags: Callable[[str], None], text: str) -> None:
+def test_synthetic_data_stand_for_categories(ipu: Any, flags: Flags, text: str) -> None:
     """--use_synthetic_data makes every category synthetic, --synthetic_data_categories those that it names."""
     flags(text)
 
@@ -93,7 +92,7 @@ def test_a_category_is_a_member(ipu: Any, wrong: Any) -> None:
         ("--executable_cache_path='open", "quotation"),
     ],
 )
-def test_a_switch_that_does_not_exist_is_refused(ipu: Any, flags: Callable[[str], None], text: str, named: str) -> None:
+def test_a_switch_that_does_not_exist_is_refused(ipu: Any, flags: Flags, text: str, named: str) -> None:
     """An unknown switch, or a value of a wrong kind, is an error that names it."""
     flags(text)
 
@@ -103,9 +102,7 @@ def test_a_switch_that_does_not_exist_is_refused(ipu: Any, flags: Callable[[str]
 
 
 @pytest.mark.parametrize("ipus", [1, 3, 6])
-def test_the_ipu_model_has_any_number_of_ipus(
-    ipu: Any, flags: Callable[[str], None], configure: Callable[..., Any], ipus: int
-) -> None:
+def test_the_ipu_model_has_any_number_of_ipus(ipu: Any, flags: Flags, configure: Any, ipus: int) -> None:
     """A device of the IPU model has any number of IPUs."""
     flags("--use_ipu_model")
     configure(ipus)
@@ -115,9 +112,7 @@ def test_the_ipu_model_has_any_number_of_ipus(
 
 
 @pytest.mark.parametrize("version", ["ipu1", "ipu2"])
-def test_the_ipu_model_has_a_version(
-    tf: Any, flags: Callable[[str], None], configure: Callable[..., Any], version: str
-) -> None:
+def test_the_ipu_model_has_a_version(tf: Any, flags: Flags, configure: Any, version: str) -> None:
     """The version of the IPU model can be chosen, and functions run on it."""
     flags("--use_ipu_model")
     config = configure(1, ipu_model__version=version)
@@ -132,7 +127,7 @@ def test_the_ipu_model_has_a_version(
 @pytest.mark.parametrize("ipus", [1, 4])
 @pytest.mark.parametrize("text", ["--use_synthetic_data", "--synthetic_data_categories=infeed"])
 def test_synthetic_data_are_not_taken_from_the_host(
-    tf: Any, flags: Callable[[str], None], strategy_on: Any, text: str, ipus: int
+    tf: Any, flags: Flags, strategy_on: Any, text: str, ipus: int
 ) -> None:
     """With synthetic infeeds a function computes with zeros of the right shape, and takes nothing from its iterator."""
     strategy = strategy_on(ipus)
@@ -149,9 +144,7 @@ def test_synthetic_data_are_not_taken_from_the_host(
 
 @pytest.mark.emulator
 @pytest.mark.parametrize(("text", "expected"), [("", 0.0), ("2.5", 2.5), ("random", None)])
-def test_synthetic_data_have_an_initializer(
-    tf: Any, strategy: Any, flags: Callable[[str], None], text: str, expected: Any
-) -> None:
+def test_synthetic_data_have_an_initializer(tf: Any, strategy: Any, flags: Flags, text: str, expected: Any) -> None:
     """Synthetic data are zeros, a number, or random; labels are never random."""
     iterator = iter(tf.data.Dataset.from_tensors((tf.ones([8]), tf.ones([8], tf.int32))))
     flags(f"--use_synthetic_data --synthetic_data_initializer={text}")
@@ -167,7 +160,7 @@ def test_synthetic_data_have_an_initializer(
 
 
 @pytest.mark.emulator
-def test_an_initializer_is_a_number_or_random(tf: Any, strategy: Any, flags: Callable[[str], None]) -> None:
+def test_an_initializer_is_a_number_or_random(tf: Any, strategy: Any, flags: Flags) -> None:
     """An initializer of synthetic data that is neither a number nor "random" is refused."""
     flags("--use_synthetic_data --synthetic_data_initializer=ones")
 

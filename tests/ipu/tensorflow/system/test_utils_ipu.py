@@ -299,9 +299,7 @@ def test_the_graph_of_variables_can_be_named(tf: Any, ipu: Any, configure: Calla
 
 
 @pytest.mark.parametrize(("device", "identical"), [("/device:IPU:0", False), ("/device:IPU:1", True)])
-def test_a_seed_repeats_random_numbers(
-    tf: Any, ipu: Any, configure: Callable[..., Any], device: str, identical: bool
-) -> None:
+def test_a_seed_repeats_random_numbers(tf: Any, ipu: Any, configure: Any, device: str, identical: bool) -> None:
     """The same program on a device draws the same numbers after the same seed, and others after another."""
     configure([1, 1])
     draws = []
