@@ -107,9 +107,10 @@ def test_a_changed_copy_keeps_the_part_for_the_ipu(ipu: Any) -> None:
 @pytest.mark.parametrize("place", ["argument", "configuration"])
 def test_an_estimator_shows_its_configuration(estimators: Estimators, tmp_path: Path, place: str) -> None:
     """The configuration of an estimator and its folder can be read, which may be that of the configuration."""
-    folder = str(tmp_path / "model")
-    config = estimators.config(4, **({"model_dir": folder} if place == "configuration" else {}))
-    settings = {"model_dir": folder} if place == "argument" else {}
+    folder, in_argument = str(tmp_path / "model"), place == "argument"
+    named: Dict[str, Any] = {"model_dir": folder}
+    config = estimators.config(4, **({} if in_argument else named))
+    settings = named if in_argument else {}
     estimator = estimators.ipu.ipu_estimator.IPUEstimator(model_fn=estimators.product(), config=config, **settings)
 
     shown = estimator.config.ipu_run_config.iterations_per_loop, estimator.model_dir, estimator.config.model_dir

@@ -153,8 +153,8 @@ def test_a_net_predicts_as_specified(shared: Estimators, name: str, config: RunC
     """The predictions of all samples are the oracle's outputs, in the order of the data, of a pipeline, too."""
     (want,), (allowed,) = (list(each.values()) for each in inferred(name, config))
     if config.number_of_stages > 1:
-        counts = {"gradient_accumulation": 2, "device_iterations": config.device_iterations // 2}
-        config = replace(config, training=True, **counts)
+        iterations = config.device_iterations // 2
+        config = replace(config, training=True, gradient_accumulation=2, device_iterations=iterations)
     got = EstimatedNet(shared, name, config).predict()
 
     check.close(actual=got.reshape(want.shape), expected=want, tolerance=allowed, what="the predictions")
