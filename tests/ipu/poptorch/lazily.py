@@ -18,3 +18,4 @@ class _Module:
 
 torch: Any = _Module("torch")
 poptorch: Any = _Module("poptorch")
+functional: Any = _Module("torch.nn.functional")

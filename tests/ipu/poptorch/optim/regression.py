@@ -9,8 +9,9 @@ import numpy as np
 from ipu_conformance import check
 from ipu_conformance.oracle import regression
 from ipu_conformance.oracle.regression import BATCH, BIAS, INPUTS, OUTPUTS, START, WEIGHT, Call, X, Y
+from ipu_conformance.run import Rule, optimizer
 
-from ..lazily import torch
+from ..lazily import poptorch, torch
 from ..on_device import as_model
 
 Array = np.ndarray
@@ -41,10 +42,32 @@ def assert_same_weights(
         check.identical(actual=actual[name], expected=value, what=name, because=because)
 
 
-def make(poptorch: Any, name: str, package: str = "poptorch", **arguments: Any) -> Make:
+NAMES = {"eps": "epsilon", "centered": "centred"}
+"""The oracle's names of arguments whose names differ."""
+WITHOUT_EFFECT = ("loss_scaling", "max_grad_norm", "use_combined_accum", "velocity_scaling")
+"""Arguments that no rule knows of."""
+
+
+def rule(name: str, arguments: Mapping[str, Any]) -> Rule:
+    """The oracle's rule for an optimizer with these arguments; AdamW corrects its bias, whatever it is told."""
+    settings = {NAMES.get(key, key): value for key, value in arguments.items() if key not in WITHOUT_EFFECT}
+    if "betas" in settings:
+        settings["beta1"], settings["beta2"] = settings.pop("betas")
+    if settings.pop("use_tf_variant", False):
+        settings.update(epsilon_inside=True, rate_in_velocity=True)
+    if name == "AdamW":
+        settings.pop("bias_correction", None)
+    return optimizer(name.lower(), **settings)
+
+
+def optimizer_class(name: str, package: str) -> Any:
+    """A class of torch.optim or poptorch.optim."""
+    return getattr(torch.optim if package == "torch" else poptorch.optim, name)
+
+
+def make(name: str, package: str = "poptorch", **arguments: Any) -> Make:
     """What makes an optimizer of torch.optim or poptorch.optim for all weights of a model, with a rate of 0.1."""
-    cls = getattr(torch.optim if package == "torch" else poptorch.optim, name)
-    return lambda model: cls(model.parameters(), **{"lr": 0.1, **arguments})
+    return lambda model: optimizer_class(name, package)(model.parameters(), **{"lr": 0.1, **arguments})
 
 
 class Problem:
@@ -55,7 +78,6 @@ class Problem:
 
     def __init__(
         self,
-        poptorch: Any,
         make: Make,
         *,
         accumulation: int = 1,
@@ -102,8 +124,8 @@ class Problem:
         return {name: value.detach().numpy().copy() for name, value in self.model.state_dict().items()}
 
 
-def trained(poptorch: Any, make: Make, calls: int = 3, **problem: Any) -> Dict[str, Array]:
+def trained(make: Make, calls: int = 3, **problem: Any) -> Dict[str, Array]:
     """The weights after some calls with the optimizer that ``make`` gives for the model."""
-    regressor = Problem(poptorch, make, **problem)
+    regressor = Problem(make, **problem)
     regressor.call(calls)
     return regressor.weights()
