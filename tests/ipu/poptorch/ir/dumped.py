@@ -9,6 +9,7 @@ from ipu_conformance.ir import Graph, Op, checks
 from ipu_conformance.ir.files import loads
 
 from ..lazily import poptorch, torch
+from ..on_device import as_model
 
 
 def read(model: Any) -> Graph:
@@ -94,27 +95,25 @@ def assert_sound(graph: Graph, setup: Setup, kind: str = "shapes") -> None:
 def network(ipus: Sequence[int] = (0, 0, 0, 0)) -> Any:
     """A convolution and three linear layers in four blocks; the fourth also reads what the first made."""
 
-    class Network(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer1 = torch.nn.Conv2d(1, 4, 3)
-            self.layer2 = torch.nn.Sequential(torch.nn.Linear(36, 12), torch.nn.ReLU(), torch.nn.Dropout(0.5))
-            self.layer3 = torch.nn.Linear(12, 12, bias=False)
-            self.layer4 = torch.nn.Linear(48, 5, bias=False)
-            self.loss = torch.nn.CrossEntropyLoss()
+    def forward(model: Any, images: Any, labels: Any = None) -> Any:
+        with poptorch.Block("one", ipu_id=ipus[0]):
+            first = torch.flatten(model.layer1(images), 1)
+        with poptorch.Block("two", ipu_id=ipus[1]):
+            x = model.layer2(first)
+        with poptorch.Block("three", ipu_id=ipus[2]):
+            x = torch.tanh(model.layer3(x))
+        with poptorch.Block("four", ipu_id=ipus[3]):
+            scores = model.layer4(torch.cat([x, first], 1))
+            return scores if labels is None else (scores, model.loss(scores, labels))
 
-        def forward(self, images: Any, labels: Any = None) -> Any:
-            with poptorch.Block("one", ipu_id=ipus[0]):
-                first = torch.flatten(self.layer1(images), 1)
-            with poptorch.Block("two", ipu_id=ipus[1]):
-                x = self.layer2(first)
-            with poptorch.Block("three", ipu_id=ipus[2]):
-                x = torch.tanh(self.layer3(x))
-            with poptorch.Block("four", ipu_id=ipus[3]):
-                scores = self.layer4(torch.cat([x, first], 1))
-                return scores if labels is None else (scores, self.loss(scores, labels))
-
-    return Network()
+    return as_model(
+        forward,
+        layer1=torch.nn.Conv2d(1, 4, 3),
+        layer2=torch.nn.Sequential(torch.nn.Linear(36, 12), torch.nn.ReLU(), torch.nn.Dropout(0.5)),
+        layer3=torch.nn.Linear(12, 12, bias=False),
+        layer4=torch.nn.Linear(48, 5, bias=False),
+        loss=torch.nn.CrossEntropyLoss(),
+    )
 
 
 def options_of(poptorch: Any, setup: Setup) -> Any:
@@ -145,8 +144,8 @@ def compiled(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, opt
     return model
 
 
-def inference_graph(poptorch: Any, module: Any, *inputs: Any) -> Graph:
+def inference_graph(poptorch: Any, module: Any, *inputs: Any, options: Any = None) -> Graph:
     """The graph of any module."""
-    model = poptorch.inferenceModel(module)
+    model = poptorch.inferenceModel(module, options)
     model.compile(*inputs)
     return read(model)

@@ -10,26 +10,18 @@ import pytest
 from ipu_conformance import check, interpreter
 
 from ..lazily import poptorch, torch
+from ..on_device import as_model
 from .dumped import read
 
 
 @pytest.mark.emulator
 def test_a_difference_is_executed_as_it_was_computed() -> None:
     """The terms of a difference stand in the dump in their order; whole numbers are compared bit for bit."""
-
-    class Difference(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.base = torch.nn.Parameter(torch.tensor([[5.0, -7.0, 11.0]]))
-
-        def forward(self, x: Any) -> Any:
-            return torch.relu(x * x - self.base)
-
-    samples = torch.arange(-6.0, 6.0).reshape(4, 3)
-    model = poptorch.inferenceModel(Difference())
+    held = {"base": np.array([[5.0, -7.0, 11.0]], np.float32)}
+    samples, base = torch.arange(-6.0, 6.0).reshape(4, 3), torch.nn.Parameter(torch.tensor(held["base"]))
+    model = poptorch.inferenceModel(as_model(lambda model, x: torch.relu(x * x - model.base), base=base))
     returned = model(samples).numpy()
     graph = read(model)
-    held = {"base": np.array([[5.0, -7.0, 11.0]])}
     fed = {name: samples.numpy() for name in graph.inputs if name not in held}
 
     outcome = interpreter.execute(graph, {**held, **fed})
@@ -61,18 +53,13 @@ SAMPLES = 2
 def _trained(counts: Counts) -> Tuple[Any, Tuple[np.ndarray, np.ndarray]]:
     """A model that has run once and returns every gradient of its weights, and what it was fed."""
 
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = torch.nn.Linear(3, 2), torch.nn.Linear(2, 4)
+    def forward(model: Any, x: Any, wanted: Any) -> Any:
+        with poptorch.Block("first", ipu_id=counts.ipus[0]):
+            hidden = torch.relu(model.first(x))
+        with poptorch.Block("last", ipu_id=counts.ipus[1]):
+            return torch.nn.functional.mse_loss(model.last(hidden), wanted, reduction="sum")
 
-        def forward(self, x: Any, wanted: Any) -> Any:
-            with poptorch.Block("first", ipu_id=counts.ipus[0]):
-                hidden = torch.relu(self.first(x))
-            with poptorch.Block("last", ipu_id=counts.ipus[1]):
-                return torch.nn.functional.mse_loss(self.last(hidden), wanted, reduction="sum")
-
-    model = Model()
+    model = as_model(forward, first=torch.nn.Linear(3, 2), last=torch.nn.Linear(2, 4))
     model.load_state_dict({name: torch.tensor(value) for name, value in WEIGHTS.items()})
     options = poptorch.Options().replicationFactor(counts.replicas).autoRoundNumIPUs(True)
     options.Training.gradientAccumulation(counts.accumulation)
