@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
 from ipu_conformance import check
 
 from ..exact import assert_same
-from ..lazily import torch
-from ..on_device import as_model, gradient, infer
+from ..lazily import poptorch, torch
+from ..on_device import as_model, infer
 
 
 def _x(rows: int = 1) -> Any:
     return torch.arange(rows * 3, dtype=torch.float32).reshape(rows, 3) - 2
 
 
-def test_the_host_computes_in_the_middle(poptorch: Any, torch: Any) -> None:
-    """What the device computed goes to the host and what the host computed goes back."""
+CALLS: Dict[str, Tuple[Callable[..., Any], Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
+    "once": (
+        lambda a: torch.from_numpy(a.numpy() ** 2), lambda host, x: [host(x + 1) * 2], lambda x: [(x + 1) ** 2 * 2]),
+    "twice": (lambda a: a * 3, lambda host, x: [host(host(x) + 1)], lambda x: [x * 9 + 3]),
+    "with-several-tensors": (
+        lambda a, b: (a.sum(1), (a - b)[:, :2]), lambda host, x: host(x, x * 2), lambda x: [x.sum(1), -x[:, :2]]),
+}  # fmt: skip
+"""What the host does, how a model calls it, and the results."""
 
-    def on_host(x: Any) -> Any:
-        return torch.from_numpy(x.numpy() ** 2)
 
-    out = infer(poptorch, lambda model, x: model.host(x + 1) * 2, _x(), host=poptorch.CPU(on_host, "square"))
+@pytest.mark.parametrize("name", CALLS)
+def test_the_host_computes_in_the_middle(name: str) -> None:
+    """What the device computed goes to the host and comes back; outside the device the function is called."""
+    on_host, forward, expected = CALLS[name]
+    host = poptorch.CPU(on_host, "function")
 
-    assert_same(out, (_x() + 1) ** 2 * 2, "the output")
+    for results in (infer(poptorch, lambda model, x: tuple(forward(host, x)), _x(2)), forward(host, _x(2))):
+        check.equal(actual=len(results), expected=len(expected(_x(2))), what="the number of results")
+        for result, value in zip(results, expected(_x(2))):
+            assert_same(result, value, f"a result of the host, called {name}")
 
 
-def test_an_operation_may_be_made_inside_forward(poptorch: Any) -> None:
+def test_an_operation_may_be_made_inside_forward() -> None:
     """The device keeps the function of the host, as long as it runs, whoever else forgets it."""
     model = poptorch.inferenceModel(as_model(lambda model, x: poptorch.CPU(lambda a: a * 3, "thrice")(x) + 1))
 
@@ -36,21 +47,8 @@ def test_an_operation_may_be_made_inside_forward(poptorch: Any) -> None:
         assert_same(model(_x() + step), (_x() + step) * 3 + 1, f"the output of run {step}")
 
 
-def test_several_tensors_go_and_come(poptorch: Any) -> None:
-    """A function may take and return several tensors, of other shapes than it was given."""
-
-    def on_host(a: Any, b: Any) -> Any:
-        return a.sum(1), (a - b)[:, :2]
-
-    host = poptorch.CPU(on_host, "several")
-    first, second = infer(poptorch, lambda model, x: tuple(model.host(x, x * 2)), _x(2), host=host)
-
-    assert_same(first, _x(2).sum(1), "the first result of the host")
-    assert_same(second, -_x(2)[:, :2], "the second result of the host")
-
-
 @pytest.mark.parametrize(("iterations", "replicas"), [(3, 1), (1, 2), (3, 2)])
-def test_the_function_is_called_for_every_micro_batch(poptorch: Any, iterations: int, replicas: int) -> None:
+def test_the_function_is_called_for_every_micro_batch(iterations: int, replicas: int) -> None:
     """It sees each micro-batch of each replica once, with its values."""
     seen: List[float] = []
 
@@ -70,7 +68,7 @@ def test_the_function_is_called_for_every_micro_batch(poptorch: Any, iterations:
     assert_same(output, x + 1, "the output")
 
 
-def test_the_function_sees_its_state_of_the_moment(poptorch: Any) -> None:
+def test_the_function_sees_its_state_of_the_moment() -> None:
     """It is called at run time: what it reads may change between two runs."""
     state = {"add": 0.0}
     model = as_model(lambda model, x: model.host(x), host=poptorch.CPU(lambda x: x + state["add"], "state"))
@@ -81,15 +79,7 @@ def test_the_function_sees_its_state_of_the_moment(poptorch: Any) -> None:
         assert_same(inference(_x()), _x() + add, f"the output when the host adds {add}")
 
 
-def test_one_function_may_be_called_twice(poptorch: Any) -> None:
-    """Each call in the model is an operation of its own."""
-    host = poptorch.CPU(lambda x: x * 3, "triple")
-    out = infer(poptorch, lambda model, x: model.host(model.host(x) + 1), _x(), host=host)
-
-    assert_same(out, _x() * 9 + 3, "the output")
-
-
-def test_a_module_may_run_on_the_host(poptorch: Any, torch: Any) -> None:
+def test_a_module_may_run_on_the_host() -> None:
     """A layer with weights works too."""
     layer = torch.nn.Linear(3, 2)
     with torch.no_grad():
@@ -102,7 +92,7 @@ def test_a_module_may_run_on_the_host(poptorch: Any, torch: Any) -> None:
 
 
 @pytest.mark.ipus(2)
-def test_the_host_computes_between_two_ipus(poptorch: Any) -> None:
+def test_the_host_computes_between_two_ipus() -> None:
     """In a pipeline the call belongs to the block that it is written in."""
     host = poptorch.CPU(lambda x: x * 3, "between")
 
@@ -114,32 +104,3 @@ def test_the_host_computes_between_two_ipus(poptorch: Any) -> None:
     out = infer(poptorch, forward, _x(4), host=host, options=poptorch.Options().deviceIterations(4))
 
     assert_same(out, (_x(4) + 1) * 6, "the output")
-
-
-def test_on_the_host_it_is_the_function(poptorch: Any) -> None:
-    """Outside the device the function is called."""
-    assert_same(poptorch.CPU(lambda x: x * 3, "host")(_x()), _x() * 3, "the result on the host")
-
-
-def test_the_host_does_not_train(poptorch: Any, torch: Any) -> None:
-    """A training model refuses a call of the host."""
-    host = poptorch.CPU(lambda x: x * 3, "training")
-
-    def loss(model: Any, x: Any) -> Any:
-        return poptorch.identity_loss(host(x) * model.weight, "sum")
-
-    with check.raises(poptorch.Error, match="CPU", what="a training model that calls the host"):
-        gradient(poptorch, loss, torch.ones(3), _x())
-
-
-def test_a_host_call_needs_a_function_and_a_name(poptorch: Any) -> None:
-    """The first argument is called, the second is a name."""
-    for wrong in ((3, "name"), (abs, 5), (abs, "")):
-        with check.raises((poptorch.Error, AssertionError), what=f"CPU{wrong}"):
-            poptorch.CPU(*wrong)
-
-
-def test_a_function_returns_tensors(poptorch: Any) -> None:
-    """A function that returns something else is refused, by its name."""
-    with check.raises(poptorch.Error, match="wrong-result", what="a host function that returns a number"):
-        infer(poptorch, lambda model, x: model.host(x), _x(), host=poptorch.CPU(lambda x: 3, "wrong-result"))

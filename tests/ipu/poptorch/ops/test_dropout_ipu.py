@@ -11,14 +11,14 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
 
 from ..exact import assert_same
-from ..lazily import torch
+from ..lazily import poptorch, torch
 from ..on_device import as_model
 
 ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS = 2, 3, 5, 600
 """All counts differ; 600 positions are enough for the exact tests of independence to fail when they should."""
 
 
-def dropping(poptorch: Any, rate: float, stages: int) -> Any:
+def dropping(rate: float, stages: int) -> Any:
     """A model that drops the product of its input and a weight of ones, and drops the input alone.
 
     With two stages each dropout is on an IPU of its own.
@@ -37,7 +37,7 @@ def dropping(poptorch: Any, rate: float, stages: int) -> Any:
 
 
 def run(
-    poptorch: Any, *, rate: float = 0.5, seed: int = 1, calls: int = 1, stages: int = 1, lr: float = 0.0
+    *, rate: float = 0.5, seed: int = 1, calls: int = 1, stages: int = 1, lr: float = 0.0
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Both dropouts' outputs [call, D, G, R, position] of ones, and the weight after all calls."""
     options = poptorch.Options().deviceIterations(ITERATIONS).replicationFactor(REPLICAS).randomSeed(seed)
@@ -45,7 +45,7 @@ def run(
         poptorch.ReductionType.Sum
     )
     options.outputMode(poptorch.OutputMode.All).autoRoundNumIPUs(True)
-    model = dropping(poptorch, rate, stages)
+    model = dropping(rate, stages)
     trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=lr))
     shape = (ITERATIONS, ACCUMULATION, REPLICAS, POSITIONS)
     returned = [trainer(torch.ones(ITERATIONS * ACCUMULATION * REPLICAS, POSITIONS)) for _ in range(calls)]
@@ -66,9 +66,9 @@ def kept(actual: np.ndarray, rate: float) -> np.ndarray:
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.75, 0.875])
-def test_dropout_drops_at_its_rate(poptorch: Any, rate: float) -> None:
+def test_dropout_drops_at_its_rate(rate: float) -> None:
     """A share of ``rate`` is 0, the others are divided by 1 - rate, and positions are independent."""
-    first, _, _ = run(poptorch, rate=rate)
+    first, _, _ = run(rate=rate)
 
     axes = ("call", "device iteration", "accumulation", "replica")
     check.dropout_masks(masks=kept(first, rate), rate=rate, axes=axes, what="the mask")
@@ -76,16 +76,16 @@ def test_dropout_drops_at_its_rate(poptorch: Any, rate: float) -> None:
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("stages", [1, 2], ids=["single", "pipelined"])
-def test_no_two_masks_know_of_each_other(poptorch: Any, stages: int) -> None:
+def test_no_two_masks_know_of_each_other(stages: int) -> None:
     """Masks of calls, device iterations, micro-batches, replicas and layers are independent."""
-    first, second, _ = run(poptorch, calls=2, stages=stages)
+    first, second, _ = run(calls=2, stages=stages)
     masks = np.stack([kept(first, 0.5), kept(second, 0.5)])
 
     axes = ("layer", "call", "device iteration", "accumulation", "replica")
     check.dropout_masks(masks=masks, rate=0.5, axes=axes, what="the mask")
 
 
-def test_no_call_and_no_layer_repeats_a_mask(poptorch: Any, torch: Any) -> None:
+def test_no_call_and_no_layer_repeats_a_mask() -> None:
     """Each of four layers drops by itself in each of 17 calls."""
     layers, calls = 4, 17
 
@@ -106,9 +106,9 @@ def test_no_call_and_no_layer_repeats_a_mask(poptorch: Any, torch: Any) -> None:
 
 
 @pytest.mark.ipus(8)
-def test_seeds_give_independent_masks(poptorch: Any) -> None:
+def test_seeds_give_independent_masks() -> None:
     """Seeds that are neighbours share nothing, nor do those that have their low bits in common."""
-    masks = np.stack([kept(run(poptorch, seed=seed)[0], 0.5) for seed in (1, 2, 1 + 2**16, 1 + 2**31)])
+    masks = np.stack([kept(run(seed=seed)[0], 0.5) for seed in (1, 2, 1 + 2**16, 1 + 2**31)])
 
     axes = ("seed", "call", "device iteration", "accumulation", "replica")
     check.dropout_masks(masks=masks, rate=0.5, axes=axes, what="the mask")
@@ -116,20 +116,20 @@ def test_seeds_give_independent_masks(poptorch: Any) -> None:
 
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("seed", [0, 1, 2**31])
-def test_a_seed_decides_every_mask(poptorch: Any, seed: int) -> None:
+def test_a_seed_decides_every_mask(seed: int) -> None:
     """The same seed and a new wrapper give the same bits, call for call."""
-    first, second, _ = run(poptorch, seed=seed, calls=2)
-    again, other, _ = run(poptorch, seed=seed, calls=2)
+    first, second, _ = run(seed=seed, calls=2)
+    again, other, _ = run(seed=seed, calls=2)
 
     check.identical(actual=again, expected=first, what="the first dropout", because="the seed is the same")
     check.identical(actual=other, expected=second, what="the second dropout", because="the seed is the same")
 
 
 @pytest.mark.ipus(16)
-def test_a_cut_changes_no_mask(poptorch: Any) -> None:
+def test_a_cut_changes_no_mask() -> None:
     """A pipeline drops what one IPU drops."""
-    whole, _, _ = run(poptorch)
-    first, _, _ = run(poptorch, stages=2)
+    whole, _, _ = run()
+    first, _, _ = run(stages=2)
 
     check.identical(actual=first, expected=whole, what="dropout", because="stages do not change what is computed")
 
@@ -137,9 +137,9 @@ def test_a_cut_changes_no_mask(poptorch: Any) -> None:
 @pytest.mark.ipus(8)
 @pytest.mark.parametrize("rate", [0.5, 0.75])
 @pytest.mark.parametrize("stages", [1, 2], ids=["single", "pipelined"])
-def test_gradients_pass_where_values_did(poptorch: Any, rate: float, stages: int) -> None:
+def test_gradients_pass_where_values_did(rate: float, stages: int) -> None:
     """The backward pass uses the mask of the forward pass: the gradient is the sum of what came out, exactly."""
-    first, _, weight = run(poptorch, rate=rate, lr=1.0, stages=stages)
+    first, _, weight = run(rate=rate, lr=1.0, stages=stages)
     # Only the first device iteration has a weight of ones; sums of powers of two are exact in float32.
     mask = kept(first[:, :1], rate).sum(axis=(0, 1, 2, 3)) / (1 - rate)
     second = np.where(first[0, 1] != 0, 1.0, 0.0).sum(axis=(0, 1)) / (1 - rate)
@@ -147,7 +147,7 @@ def test_gradients_pass_where_values_did(poptorch: Any, rate: float, stages: int
     check.identical(actual=weight, expected=(1.0 - mask - second).astype(np.float32), what="the weight")
 
 
-def test_evaluation_drops_nothing(poptorch: Any, torch: Any) -> None:
+def test_evaluation_drops_nothing() -> None:
     """A model in evaluation mode passes its input on."""
     model = torch.nn.Dropout(0.5)
     model.eval()

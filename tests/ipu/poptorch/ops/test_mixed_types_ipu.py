@@ -13,52 +13,36 @@ import pytest
 from ipu_conformance import check
 
 from ..exact import assert_same
-from ..on_device import as_model, gradient, infer
+from ..lazily import poptorch, torch
+from ..on_device import gradient, infer
 
 WIDE = 2.0**-12
 """What float16 drops beside 1."""
 
 
-def linear(torch: Any, x: Any, weight: Any) -> Any:
-    """Three rows of two columns."""
-    return torch.nn.functional.linear(x, weight)
-
-
-def matmul(torch: Any, x: Any, weight: Any) -> Any:
-    """The same, by the operator."""
-    return x @ weight.t()
-
-
-def einsum(torch: Any, x: Any, weight: Any) -> Any:
-    """The same, by indices."""
-    return torch.einsum("ij,kj->ik", x, weight)
-
-
-def convolution(torch: Any, x: Any, weight: Any) -> Any:
-    """The same, as a convolution of pictures of one pixel."""
-    return torch.conv2d(x[:, :, None, None], weight[:, :, None, None])[:, :, 0, 0]
-
-
-PRODUCTS = (linear, matmul, einsum, convolution)
+PRODUCTS: Dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda x, weight: torch.nn.functional.linear(x, weight),
+    "matmul": lambda x, weight: x @ weight.t(),
+    "einsum": lambda x, weight: torch.einsum("ij,kj->ik", x, weight),
+    "convolution": lambda x, weight: torch.conv2d(x[:, :, None, None], weight[:, :, None, None])[:, :, 0, 0],
+}
+"""The product of three rows of two columns in different words."""
 
 
 @pytest.mark.parametrize("half", ["activations", "weights"])
-@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.__name__)
-def test_a_product_of_two_types_is_computed_in_the_wider(
-    poptorch: Any, torch: Any, product: Callable[..., Any], half: str
-) -> None:
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_of_two_types_is_computed_in_the_wider(product: str, half: str) -> None:
     """No bit of the float32 side is lost, and the result is float32."""
     narrow, wide = torch.tensor([[1.0, 2.0], [3.0, -4.0], [0.5, 8.0]]), torch.tensor([[1.0 + WIDE, 5.0 - WIDE]] * 3)
     x, weight = (narrow.half(), wide) if half == "activations" else (wide, narrow.half())
-    model = as_model(lambda model, x: product(torch, x, model.weight), weight=torch.nn.Parameter(weight))
 
-    actual = poptorch.inferenceModel(model)(x)
+    actual = infer(poptorch, lambda model, x: PRODUCTS[product](x, model.weight), x, weight=torch.nn.Parameter(weight))
 
     expected = (x.double() @ weight.double().t()).float()
-    assert_same(actual, expected, f"{product.__name__} of float16 {half}")
+    assert_same(actual, expected, f"the {product} of float16 {half}")
 
 
-def test_weights_of_float32_train_beside_activations_of_float16(poptorch: Any, torch: Any) -> None:
+def test_weights_of_float32_train_beside_activations_of_float16() -> None:
     """The gradient of a float32 weight keeps all the bits of the float32 factor that it is made of."""
     x, factor = torch.tensor([[2.0, -3.0, 0.5]]).half(), torch.tensor([[1.0 + WIDE]])
 
@@ -70,20 +54,20 @@ def test_weights_of_float32_train_beside_activations_of_float16(poptorch: Any, t
     assert_same(actual, x.float().t() * (1.0 + WIDE), "the gradient")
 
 
-WRITES: Dict[str, Callable[[Any, Any, Any], Any]] = {
-    "index": lambda torch, target, source: target.__setitem__(torch.tensor([0, 2]), source),
-    "slice": lambda torch, target, source: target.__setitem__(slice(0, 3, 2), source),
-    "index_copy_": lambda torch, target, source: target.index_copy_(0, torch.tensor([0, 2]), source),
+WRITES: Dict[str, Callable[[Any, Any], Any]] = {
+    "index": lambda target, source: target.__setitem__(torch.tensor([0, 2]), source),
+    "slice": lambda target, source: target.__setitem__(slice(0, 3, 2), source),
+    "index_copy_": lambda target, source: target.index_copy_(0, torch.tensor([0, 2]), source),
 }
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_what_writes_into_a_tensor_takes_on_its_type(poptorch: Any, torch: Any, write: str) -> None:
+def test_what_writes_into_a_tensor_takes_on_its_type(write: str) -> None:
     """A float16 tensor that float32 values are written into stays float16 and holds them rounded."""
 
     def forward(model: Any, x: Any, source: Any) -> Any:
         target = x * 2
-        WRITES[write](torch, target, source)
+        WRITES[write](target, source)
         return target
 
     x, source = torch.tensor([1.0, 2.0, 3.0]).half(), torch.tensor([1.0 + WIDE, 7.0])
@@ -93,7 +77,7 @@ def test_what_writes_into_a_tensor_takes_on_its_type(poptorch: Any, torch: Any, 
     assert_same(actual, torch.tensor([1.0, 4.0, 7.0]).half(), "the tensor")
 
 
-def test_a_normalization_has_the_type_of_its_input(poptorch: Any, torch: Any) -> None:
+def test_a_normalization_has_the_type_of_its_input() -> None:
     """Weights and statistics in float32 leave float16 activations float16."""
     layer = torch.nn.BatchNorm1d(2).eval()
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import contextlib
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import pytest
 
 from ipu_conformance import check
 
 from ..exact import assert_same
-from ..lazily import torch
+from ..ir.dumped import assert_counts, read
+from ..lazily import poptorch, torch
 from ..on_device import as_model, infer
 
 
@@ -28,7 +29,7 @@ def _x() -> Any:
     return (torch.arange(50, dtype=torch.float32) % 9 - 4).reshape(1, 2, 5, 5)
 
 
-def _assert_convolves(poptorch: Any, group: Any) -> None:
+def _assert_convolves(group: Any) -> None:
     """Two convolutions in a group have on the device the values that they have on the host."""
     __tracebackhide__ = True
     first, second = _convolution(1), _convolution(2)
@@ -40,11 +41,6 @@ def _assert_convolves(poptorch: Any, group: Any) -> None:
 
     actual = infer(poptorch, forward, _x(), first=first, second=second)
     assert_same(actual, first(_x()) + second(_x() * 2), "the sum of the convolutions")
-
-
-def test_a_group_computes_what_its_convolutions_do(poptorch: Any) -> None:
-    """A group without settings changes no value."""
-    _assert_convolves(poptorch, poptorch.MultiConv())
 
 
 SETTINGS = (
@@ -63,58 +59,50 @@ SETTINGS = (
 
 
 @pytest.mark.parametrize(("name", "value"), SETTINGS)
-def test_settings_chain_and_change_no_value(poptorch: Any, torch: Any, name: str, value: str) -> None:
+def test_settings_chain_and_change_no_value(name: str, value: str) -> None:
     """Every setting returns the group; whole numbers this small are the same under all of them."""
     group = poptorch.MultiConv()
     setting = eval(value, {"torch": torch, "poptorch": poptorch})
 
     check.holds(getattr(group, name)(setting) is group, f"{name}({value}) does not return its group.")
-    _assert_convolves(poptorch, group)
+    _assert_convolves(group)
 
 
-WRONG = (
-    ("availableMemoryProportions", "1"),
-    ("availableMemoryProportions", "[0.5, 'half']"),
-    ("partialsTypes", "torch.int32"),
-    ("planType", "'Parallel'"),
-    ("perConvReservedTiles", "1.5"),
-    ("cycleBackOff", "'0.1'"),
-    ("cycleBackOff", "1"),
-    ("enableConvDithering", "1"),
-)
-
-
-@pytest.mark.parametrize(("name", "value"), WRONG)
-def test_wrong_settings_are_refused(poptorch: Any, torch: Any, name: str, value: str) -> None:
-    """A value of the wrong type is refused at once."""
-    with check.raises((AssertionError, ValueError), what=f"{name}({value})"):
-        getattr(poptorch.MultiConv(), name)(eval(value, {"torch": torch}))
+REFUSED: Dict[str, Tuple[str, Callable[[], Sequence[Any]], Callable[[Any, Any], Any]]] = {
+    "three-proportions": (
+        "availableMemoryProportions", lambda: [poptorch.MultiConv().availableMemoryProportions((0.1, 0.2, 0.3))],
+        lambda model, x: model.first(x) + model.second(x)),
+    "one-dithering": (
+        "enableConvDithering", lambda: [poptorch.MultiConv().enableConvDithering([True])],
+        lambda model, x: model.first(x) + model.second(x)),
+    "a-group-in-a-group": (
+        "MultiConv", lambda: [poptorch.MultiConv(), poptorch.MultiConv()], lambda model, x: model.first(x)),
+    "nothing": ("MultiConv", lambda: [poptorch.MultiConv()], lambda model, x: x),
+    "addition": ("MultiConv", lambda: [poptorch.MultiConv()], lambda model, x: x + 1),
+}  # fmt: skip
+"""What the error names, the groups that are opened, and what is computed inside."""
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("availableMemoryProportions", (0.1, 0.2, 0.3)), ("enableConvDithering", [True])]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.emulator] * (name in ("nothing", "addition"))) for name in REFUSED],
 )
-def test_there_is_one_value_for_each_convolution(poptorch: Any, name: str, value: Any) -> None:
-    """A list of another length than the number of convolutions in the group is refused."""
-    group = poptorch.MultiConv()
-    getattr(group, name)(value)
-
-    with check.raises(poptorch.Error, match=name, what=f"{name}({value}) for two convolutions"):
-        _assert_convolves(poptorch, group)
-
-
-def test_a_group_does_not_hold_a_group(poptorch: Any) -> None:
-    """A group that is opened inside another is refused."""
+def test_a_group_holds_convolutions_that_fit_it(name: str) -> None:
+    """Refused are lists of another length than the number of convolutions, groups in a group, and empty groups."""
+    match, groups, inside = REFUSED[name]
 
     def forward(model: Any, x: Any) -> Any:
-        with poptorch.MultiConv(), poptorch.MultiConv():
-            return model.layer(x)
+        with contextlib.ExitStack() as opened:
+            for group in groups():
+                opened.enter_context(group)
+            x = inside(model, x)
+        return x.sum() * model.third(_x())
 
-    with check.raises(poptorch.Error, match="MultiConv", what="a group in a group"):
-        infer(poptorch, forward, _x(), layer=_convolution(1))
+    with check.raises(poptorch.Error, match=match, what=f"a group of {name}"):
+        infer(poptorch, forward, _x(), first=_convolution(1), second=_convolution(2), third=_convolution(3))
 
 
-def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
+def test_a_group_does_nothing_on_the_host() -> None:
     """Outside the device the convolutions run as they are, and what goes wrong inside is raised."""
     layer = _convolution(3)
     expected = layer(_x())
@@ -126,11 +114,7 @@ def test_a_group_does_nothing_on_the_host(poptorch: Any) -> None:
         raise KeyError("lost")
 
 
-def _ops(model: Any) -> Any:
-    return json.loads(model._debugGetPopartIR())["maingraph"]
-
-
-def test_a_group_is_one_op(poptorch: Any) -> None:
+def test_a_group_is_one_op() -> None:
     """Its inputs are data and weights of the convolutions in pairs, its outputs their results."""
 
     def forward(model: Any, x: Any) -> Any:
@@ -139,19 +123,20 @@ def test_a_group_is_one_op(poptorch: Any) -> None:
         return a + b - c
 
     layers = {name: _convolution(number) for number, name in enumerate(("first", "second", "third"))}
-    model = poptorch.inferenceModel(as_model(forward, **layers))
-    model(_x())
-    groups = [op for op in _ops(model) if op["type"] == "MultiConv"]
+    net = as_model(forward, **layers)
+    model = poptorch.inferenceModel(net)
+    assert_same(model(_x()), net(_x()), "the sum of the convolutions")
+    graph = read(model)
+    groups = [op for op in graph.ops if op.type == "MultiConv"]
 
-    actual = [(len(op["inputs"]), len(op["outputs"])) for op in groups]
+    actual = [(len(op.inputs), len(op.outputs)) for op in groups]
     check.equal(actual=actual, expected=[(6, 3)], what="the numbers of inputs and outputs of each MultiConv")
-    weights = [tensor["name"] for tensor in groups[0]["inputs"][1::2]]
     expected = ["first.weight", "second.weight", "third.weight"]
-    check.equal(actual=weights, expected=expected, what="the weights of the MultiConv")
-    check.lacks(actual=[op["type"] for op in _ops(model)], unexpected="Conv", what="the list of types of ops")
+    check.equal(actual=list(groups[0].inputs[1::2]), expected=expected, what="the weights of the MultiConv")
+    assert_counts(graph, Conv=0)
 
 
-def test_a_group_has_one_gradient_of_each_kind(poptorch: Any) -> None:
+def test_a_group_has_one_gradient_of_each_kind() -> None:
     """One op makes the gradients of all data, one those of all weights."""
 
     def forward(model: Any, x: Any) -> Any:
@@ -162,22 +147,8 @@ def test_a_group_has_one_gradient_of_each_kind(poptorch: Any) -> None:
 
     layers = {"before": torch.nn.Conv2d(2, 2, 1), "first": _convolution(1), "second": _convolution(2)}
     model = poptorch.trainingModel(as_model(forward, **layers))
-    model(_x())
-    types = [op["type"] for op in _ops(model) if op["type"].startswith("MultiConv")]
+    model.compile(_x())
 
-    check.equal(actual=sorted(types), expected=["MultiConv", "MultiConvDataGrad", "MultiConvWeightsGrad"],
-                what="the list of ops of the group")  # fmt: skip
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize("inside", ["nothing", "addition"])
-def test_a_group_holds_a_convolution(poptorch: Any, inside: str) -> None:
-    """A group without a convolution is refused."""
-
-    def forward(model: Any, x: Any) -> Any:
-        with poptorch.MultiConv():
-            x = x + 1 if inside == "addition" else x
-        return model.layer(x)
-
-    with check.raises(poptorch.Error, match="MultiConv", what=f"a group with {inside} inside"):
-        infer(poptorch, forward, _x(), layer=_convolution(1))
+    types = sorted(op.type for op in read(model).ops if op.type.startswith("MultiConv"))
+    expected = ["MultiConv", "MultiConvDataGrad", "MultiConvWeightsGrad"]
+    check.equal(actual=types, expected=expected, what="the list of ops of the group")
