@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipu_conformance import check
 from ipu_conformance.oracle import exact
@@ -16,7 +13,7 @@ from ipu_conformance.run import RunConfig
 from ...training import configured, reduced, uncut
 from ..exact import assert_same
 from ..exact import options as scale_options
-from ..lazily import torch
+from ..lazily import poptorch, torch
 
 STEP = 2.0**-4
 """The learning rate."""
@@ -35,7 +32,7 @@ def cases(configs: Sequence[RunConfig]) -> List[Any]:
     return configured({f"ipus{''.join(map(str, config.devices))}-{config.counts_id}": config for config in configs})
 
 
-def chain(poptorch: Any, ipus: Sequence[int], spelling: str = "begin", *, loss: bool = True) -> Any:
+def chain(ipus: Sequence[int], spelling: str = "begin", *, loss: bool = True) -> Any:
     """A model with one layer for each of ``ipus``, put there in one of the SPELLINGS; it returns output and loss."""
 
     class Layer(torch.nn.Module):
@@ -90,7 +87,7 @@ def samples(count: int) -> Any:
     return torch.tensor(exact.offsets(count))
 
 
-def options(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
+def options(config: RunConfig, *, training: bool = True) -> Any:
     """The counts of a configuration; gradients are summed, and IPUs are rounded up to what can be reserved."""
     chosen = scale_options(poptorch, replace(config, training=training), "All" if training else None)
     if training:
@@ -98,82 +95,45 @@ def options(poptorch: Any, config: RunConfig, *, training: bool = True) -> Any:
     return chosen
 
 
-def batch(config: RunConfig, micro: int = 1) -> Any:
-    """One combined batch for one call."""
-    return samples(micro * config.micro_batches)
-
-
-def trained(x: Any, config: RunConfig, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
-    """The oracle's weights and outputs of the chain after that many calls on ``x``."""
-    problem = exact.folds(len(config.devices))
-    record = exact.train(problem, np.tile(x.numpy(), (calls, 1)), replace(uncut(config), steps=calls))
-    weights = {name: torch.tensor(exact.float32(value)) for name, value in (record.weights or {}).items()}
-    return weights, [torch.tensor(exact.float32(output)) for output in record.outputs or ()]
-
-
-def train(poptorch: Any, model: Any, options: Any, x: Any, calls: int) -> Tuple[Dict[str, Any], List[Any]]:
-    """The same on the device: a trained model's weights and outputs."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=STEP)
-    trainer = poptorch.trainingModel(model, options, optimizer)
-    outputs = [trainer(x)[0].clone() for _ in range(calls)]
+def train(model: Any, options: Any, x: Any) -> Tuple[Dict[str, Any], Any]:
+    """The weights and the output of a model on the device that is trained by one call."""
+    trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=STEP))
+    output = trainer(x)[0].clone()
     weights = {name: value.detach().clone() for name, value in model.named_parameters()}
     trainer.destroy()
-    return weights, outputs
+    return weights, output
 
 
-def assert_same_run(actual: Tuple[Any, Any], expected: Tuple[Any, Any]) -> None:
-    """Both runs have the same weights and the same outputs, bit for bit."""
-    __tracebackhide__ = True
-    check.equal(actual=sorted(actual[0]), expected=sorted(expected[0]), what="the list of the parameters")
-    check.equal(actual=len(actual[1]), expected=len(expected[1]), what="the number of outputs")
-    for call, (output, wanted) in enumerate(zip(actual[1], expected[1])):
-        assert_same(output, wanted, f"the output of call {call}")
-    for name, value in expected[0].items():
-        assert_same(actual[0][name], value, f"{name} after {len(actual[1])} calls")
-
-
-@contextlib.contextmanager
-def accepted(poptorch: Any, ipus: Sequence[int]) -> Iterator[None]:
-    """The device does not refuse a chain on these IPUs."""
-    __tracebackhide__ = True
-    try:
-        yield
-    except poptorch.Error as error:
-        check.holds(False, f"Layers on the IPUs {tuple(ipus)} are refused: {error}")
-
-
-def assert_trains(
-    poptorch: Any, config: RunConfig, chosen: Optional[Any] = None, *, spelling: str = "begin", calls: int = 1
-) -> None:
+def assert_trains(config: RunConfig, chosen: Optional[Any] = None, *, spelling: str = "begin") -> None:
     """The chain, with the options of a configuration or those chosen, trains as a loop over the micro-batches does."""
     __tracebackhide__ = True
-    chosen = options(poptorch, config) if chosen is None else chosen
-    model, x = chain(poptorch, config.devices, spelling), batch(config)
-    with accepted(poptorch, config.devices):
-        run = train(poptorch, model, chosen, x, calls)
-    assert_same_run(run, trained(x, config, calls))
+    model, x = chain(config.devices, spelling), samples(config.micro_batches)
+    with check.accepted(f"training with layers on the IPUs {config.devices}"):
+        weights, output = train(model, options(config) if chosen is None else chosen, x)
+    record = exact.train(exact.folds(len(config.devices)), x.numpy(), replace(uncut(config), steps=1))
+    assert_same(output, torch.tensor(exact.float32(record.outputs[0])), "the output")
+    check.equal(actual=sorted(weights), expected=sorted(record.weights), what="the list of the parameters")
+    for name, value in record.weights.items():
+        assert_same(weights[name], torch.tensor(exact.float32(value)), f"{name} after a call")
 
 
-def assert_infers(poptorch: Any, ipus: Sequence[int], chosen: Any, x: Any) -> None:
+def assert_infers(ipus: Sequence[int], chosen: Any, x: Any) -> None:
     """The chain gives on the device what it gives on the host, in the order of the inputs."""
     __tracebackhide__ = True
-    model = chain(poptorch, ipus, loss=False)
+    model = chain(ipus, loss=False)
     assert_same(poptorch.inferenceModel(model, chosen)(x), model(x), f"the output of layers on the IPUs {ipus}")
 
 
-def ipus_of(places: Sequence[str]) -> List[int]:
-    """The IPUs of ``placements``."""
-    return [int(place.split("ipu(")[1].split(")")[0]) for place in places]
-
-
-def assert_placed(actual: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Operations are in these places, in order."""
+def assert_ipus(capfd: Any, model: Any, expected: Sequence[int]) -> None:
+    """The operations of a model are on these IPUs, in order."""
     __tracebackhide__ = True
-    check.equal(actual=list(actual), expected=list(expected), what="the list of the places of the operations")
+    places, _ = placements(capfd, model, samples(3))
+    actual = [int(place.split("ipu(")[1].split(")")[0]) for place in places]
+    check.equal(actual=actual, expected=list(expected), what="the list of the operations' IPUs")
 
 
-def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:
-    """Where operations are placed while ``run`` compiles a model, as the log says at level DEBUG.
+def placements(capfd: Any, model: Any, x: Any) -> Tuple[List[str], Any]:
+    """Where operations are placed while a call compiles a model, as the log says at level DEBUG, and what it returns.
 
     Each is ``mode(…), ipu(…), stage(…)``; neighbours in the same place are one, since how many operations the compiler
     makes of a line of a model is its own affair.
@@ -181,8 +141,8 @@ def placements(capfd: Any, poptorch: Any, run: Callable[[], Any]) -> List[str]:
     capfd.readouterr()
     poptorch.setLogLevel("DEBUG")
     try:
-        run()
+        output = model(x)
     finally:
         poptorch.setLogLevel("WARN")
     lines = [line for line in "".join(capfd.readouterr()).splitlines() if "mode(" in line]
-    return [place for place, _ in itertools.groupby(line[line.index("mode(") :].strip() for line in lines)]
+    return [place for place, _ in itertools.groupby(line[line.index("mode(") :].strip() for line in lines)], output
