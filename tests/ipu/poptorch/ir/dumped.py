@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from ipu_conformance import check
 from ipu_conformance.ir import Graph, Op, checks
@@ -20,11 +20,6 @@ def read(model: Any) -> Graph:
 def plain(op: Op) -> str:
     """The type of an op without the mark of a variant that writes in place."""
     return op.type[: -len("Inplace")] if op.type.endswith("Inplace") else op.type
-
-
-def types(graph: Graph) -> List[str]:
-    """The type of every op, in order."""
-    return [plain(op) for op in graph.ops]
 
 
 def count(graph: Graph, *wanted: str) -> int:

@@ -46,8 +46,13 @@ MORE: Dict[str, Tuple[Setup, Setup, int]] = {
 """Two setups: the first takes more than so many times the cycles of the second."""
 
 
-@pytest.mark.ipus(4)
-@pytest.mark.parametrize("name", MORE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.ipus(row[0].replicas * (1 + max(row[0].ipus))))
+        for name, row in MORE.items()
+    ],
+)
 def test_what_is_done_besides_adds_cycles(name: str) -> None:
     """The backward pass, further micro-batches, computing again and reducing over replicas cost cycles."""
     more, less, times = MORE[name]
