@@ -38,7 +38,8 @@ LOOPS: Dict[str, Tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
     "2": (lambda model, x: poptorch.for_loop(2, lambda a: a * 2, [x]), lambda x: [x * 4]),
     "7": (lambda model, x: poptorch.for_loop(7, lambda a: a * 2, [x]), lambda x: [x * 128]),
     "fibonacci": (
-        lambda model, x: poptorch.for_loop(6, lambda a, b: [b, a + b], [x * 0, x]), lambda x: [x * 8, x * 13]),
+        lambda model, x: poptorch.for_loop(6, lambda a, b: [b, a + b], [x.int() * 0, x.int()]),
+        lambda x: [x.int() * 8, x.int() * 13]),
     "nested": (lambda model, x: poptorch.for_loop(3, _twice_and_two_more, [x]), lambda x: [x * 8 + 14]),
     "weights-and-outer-tensors": (
         _with_outer_tensors, lambda x: [x * torch.tensor([15.0, 4.0, 0.0]) + torch.tensor([7.0, 3.0, 1.0])]),

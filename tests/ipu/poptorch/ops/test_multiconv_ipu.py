@@ -29,20 +29,6 @@ def _x() -> Any:
     return (torch.arange(50, dtype=torch.float32) % 9 - 4).reshape(1, 2, 5, 5)
 
 
-def _assert_convolves(group: Any) -> None:
-    """Two convolutions in a group have on the device the values that they have on the host."""
-    __tracebackhide__ = True
-    first, second = _convolution(1), _convolution(2)
-
-    def forward(model: Any, x: Any) -> Any:
-        with group:
-            a, b = model.first(x), model.second(x * 2)
-        return a + b
-
-    actual = infer(poptorch, forward, _x(), first=first, second=second)
-    assert_same(actual, first(_x()) + second(_x() * 2), "the sum of the convolutions")
-
-
 SETTINGS = (
     ("availableMemoryProportions", "0.5"),
     ("availableMemoryProportions", "(0.25, 0.75)"),
@@ -61,11 +47,17 @@ SETTINGS = (
 @pytest.mark.parametrize(("name", "value"), SETTINGS)
 def test_settings_chain_and_change_no_value(name: str, value: str) -> None:
     """Every setting returns the group; whole numbers this small are the same under all of them."""
-    group = poptorch.MultiConv()
-    setting = eval(value, {"torch": torch, "poptorch": poptorch})
+    group, first, second = poptorch.MultiConv(), _convolution(1), _convolution(2)
 
-    check.holds(getattr(group, name)(setting) is group, f"{name}({value}) does not return its group.")
-    _assert_convolves(group)
+    def forward(model: Any, x: Any) -> Any:
+        with group:
+            a, b = model.first(x), model.second(x * 2)
+        return a + b
+
+    chained = getattr(group, name)(eval(value, {"torch": torch, "poptorch": poptorch}))
+    check.holds(chained is group, f"{name}({value}) does not return its group.")
+    actual = infer(poptorch, forward, _x(), first=first, second=second)
+    assert_same(actual, first(_x()) + second(_x() * 2), "the sum of the convolutions")
 
 
 REFUSED: Dict[str, Tuple[str, Callable[[], Sequence[Any]], Callable[[Any, Any], Any]]] = {

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict
+from typing import Any
 
 from ipu_conformance import check
-from ipu_conformance.ir import Graph
 
 from ..exact import assert_same
 from ..ir.dumped import inference_graph
 from ..lazily import poptorch, torch
 from ..on_device import as_model, infer
-
-
-def _attributes(graph: Graph, *wanted: str) -> Dict[str, Dict[str, Any]]:
-    """Those of the wanted attributes that the arithmetic carries, by type."""
-    arithmetic = [op for op in graph.ops if op.type in ("Mul", "Sub", "Add")]
-    return {op.type: {name: op.attributes[name] for name in wanted if name in op.attributes} for op in arithmetic}
 
 
 def test_a_scope_comes_before_the_name() -> None:
@@ -77,7 +70,9 @@ def test_an_attribute_reaches_the_operation() -> None:
                 x = x - 1
         return x + 1
 
-    carried = _attributes(inference_graph(poptorch, as_model(forward), torch.ones(1, 2)), "flavour", "number")
+    graph = inference_graph(poptorch, as_model(forward), torch.ones(1, 2))
 
     expected = {"Mul": {"flavour": "sweet"}, "Sub": {"flavour": "sour", "number": 5}, "Add": {}}
+    wanted, arithmetic = {"flavour", "number"}, [op for op in graph.ops if op.type in expected]
+    carried = {op.type: {key: op.attributes[key] for key in wanted & set(op.attributes)} for op in arithmetic}
     check.equal(actual=carried, expected=expected, what="the table of attributes by type of operation")

@@ -46,11 +46,6 @@ def test_a_call_means_what_it_means_on_the_host(name: str) -> None:
     assert_same(actual, result.to(torch.int32) if result.dtype == torch.int64 else result, name)
 
 
-def _encoder() -> Any:
-    torch.manual_seed(5)
-    return torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 6, batch_first=True), 1).eval()
-
-
 @pytest.mark.parametrize("mask", ["padding", "causal"])
 def test_a_transformer_does_not_see_what_is_masked(mask: str) -> None:
     """The last of five positions changes only itself when it is masked: exp(-inf) is nothing, exactly."""
@@ -62,10 +57,13 @@ def test_a_transformer_does_not_see_what_is_masked(mask: str) -> None:
             return model.encoder(x, mask=causal)
         return model.encoder(x, src_key_padding_mask=padding)
 
+    torch.manual_seed(5)
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 6, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 1).eval()
     x = torch.arange(60.0).sin().reshape(3, 5, 4)
     other = x.clone()
     other[:, 4] += 1.0
-    wrapped = poptorch.inferenceModel(as_model(forward, encoder=_encoder()))
+    wrapped = poptorch.inferenceModel(as_model(forward, encoder=encoder))
     first, second = wrapped(x, padding), wrapped(other, padding)
 
     assert_same(first[:, :4], second[:, :4], "the output at positions that do not see the last")
