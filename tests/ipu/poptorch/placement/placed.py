@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -66,16 +67,13 @@ def chain(ipus: Sequence[int], spelling: str = "begin", *, loss: bool = True) ->
             if spelling == "auto":
                 poptorch.Block.useAutoId()
             for number, ipu in enumerate(ipus):
-                if spelling == "with":
-                    with poptorch.Block(f"layer{number}", ipu_id=ipu):
-                        x = self.run(number, x)
-                elif spelling == "function":
-                    x = poptorch.BlockFunction(f"layer{number}", ipu_id=ipu)(self.run)(number, x)
-                else:
-                    if spelling == "start":
-                        poptorch.Block.start(f"layer{number}", ipu_id=ipu)
-                    elif spelling == "auto":
-                        poptorch.Block.start(ipu_id=ipu)
+                name = () if spelling == "auto" else (f"layer{number}",)
+                if spelling in ("start", "auto"):
+                    poptorch.Block.start(*name, ipu_id=ipu)
+                if spelling == "function":
+                    x = poptorch.BlockFunction(*name, ipu_id=ipu)(self.run)(number, x)
+                    continue
+                with poptorch.Block(*name, ipu_id=ipu) if spelling == "with" else contextlib.nullcontext():
                     x = self.run(number, x)
             return x
 

@@ -16,13 +16,11 @@ from ..on_device import as_model, gradient
 from .placed import SPELLINGS, assert_ipus, chain, samples
 
 
-def _sharded() -> Any:
-    return poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(poptorch.ShardedExecution())
-
-
 def _assert_ipus(capfd: Any, model: Any, expected: Sequence[int], options: Any = None) -> None:
     __tracebackhide__ = True
-    assert_ipus(capfd, poptorch.inferenceModel(model, options or _sharded()), expected)
+    if options is None:
+        options = poptorch.Options().autoRoundNumIPUs(True).setExecutionStrategy(poptorch.ShardedExecution())
+    assert_ipus(capfd, poptorch.inferenceModel(model, options), expected)
 
 
 @pytest.mark.ipus(4)

@@ -76,8 +76,9 @@ def test_what_does_not_fit_is_refused(shares: str) -> None:
         compile_stages(*TOO_LARGE[shares])
 
 
-@pytest.mark.ipus(8)
-@pytest.mark.parametrize("shares", SMALL)
+@pytest.mark.parametrize(
+    "shares", [pytest.param(name, marks=pytest.mark.ipus(8 if len(row) > 4 else 4)) for name, row in SMALL.items()]
+)
 def test_what_fits_is_compiled(shares: str) -> None:
     """What takes less than a third of each IPU compiles."""
     with check.accepted(f"compiling what fits on {shares}"):

@@ -93,8 +93,12 @@ UNPLACED: Dict[str, Tuple[Callable[[Any, Any], Any], str, str]] = {
 """What is computed, the strategy, and what the error says."""
 
 
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("name", UNPLACED)
+CLOSED = ("after_with", "after_function", "between")
+
+
+@pytest.mark.parametrize(
+    "name", [*CLOSED, *(pytest.param(name, marks=pytest.mark.ipus(2)) for name in UNPLACED if name not in CLOSED)]
+)
 def test_operations_outside_a_closed_block_are_refused(name: str) -> None:
     """Every operation is in a block that its strategy knows, a block is on one IPU, and phases run in order."""
     forward, strategy, match = UNPLACED[name]

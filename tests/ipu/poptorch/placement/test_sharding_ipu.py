@@ -7,23 +7,18 @@ from typing import Any
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.run import RunConfig
 
 from ..lazily import poptorch
 from .placed import assert_infers, chain, options, placed, placements, samples
-
-
-def _sharded(config: RunConfig, *, training: bool = True) -> Any:
-    return options(config, training=training).setExecutionStrategy(poptorch.ShardedExecution())
 
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("ipus", [(0, 1), (0, 1, 2), (0, 1, 0), (2, 0), (0, 3)], ids=str)
 def test_one_device_iteration_is_enough(ipus: Any) -> None:
     """Shards work one after the other, so that one micro-batch fills them."""
-    options = _sharded(placed(ipus, 1, 1, 1), training=False)
+    chosen = options(placed(ipus, 1, 1, 1), training=False).setExecutionStrategy(poptorch.ShardedExecution())
 
-    assert_infers(ipus, options, samples(5))
+    assert_infers(ipus, chosen, samples(5))
 
 
 @pytest.mark.ipus(2)
