@@ -45,6 +45,13 @@ def static(paddle: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
+def strategy(static: Any) -> Any:
+    """A new strategy, made in static mode."""
+    return static.IpuStrategy()
+
+
+@pytest.fixture
 def ipu_build(paddle: Any) -> None:
     """The cases need an IPU build: on another, where many of them would pass, they fail."""
-    check.equal(actual=paddle.is_compiled_with_ipu(), expected=True, what="paddle.is_compiled_with_ipu()")
+    for module in (paddle, paddle.device):
+        check.equal(actual=module.is_compiled_with_ipu(), expected=True, what=f"is_compiled_with_ipu() of {module}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+import contextlib
+from typing import Any, Iterator, List, Sequence
 
 import numpy as np
 
@@ -43,6 +44,25 @@ def compiled(
     strategy = paddle.static.IpuStrategy()
     strategy.set_options({"micro_batch_size": size, "is_training": training, **options})
     return Device(paddle, fetches, strategy, feeds=feeds, program=program)
+
+
+@contextlib.contextmanager
+def fresh(paddle: Any) -> Iterator[None]:
+    """Programs, a scope and names of their own."""
+    static = paddle.static
+    guards = static.program_guard(static.Program(), static.Program()), static.scope_guard(static.Scope())
+    with guards[0], guards[1], paddle.utils.unique_name.guard():
+        yield
+
+
+def appended(
+    paddle: Any, type: str, inputs: Any, slot: str = "Out", made: Any = "float32", shape: Any = None, **attributes: Any
+) -> Any:  # fmt: skip
+    """The output of an op that is written into the program with these attributes."""
+    block = paddle.static.default_main_program().current_block()
+    out = block.create_var(dtype=made, shape=shape)
+    block.append_op(type=type, inputs=inputs, outputs={slot: out}, attrs=attributes)
+    return out
 
 
 def started(paddle: Any) -> Any:

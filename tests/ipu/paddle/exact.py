@@ -30,20 +30,13 @@ START = np.array(STARTS[0], np.float32)
 counts = RunConfig(micro_batch=1, learning_rate=learning_rate(base=RATE), output_layout="paddle").with_counts
 """``counts(2, 3, 4)``: batches per step, gradient accumulation, replicas; they differ unless they are 1."""
 ONE = counts()
-COUNTS = (
-    ONE,
-    counts(3),
-    counts(1, 4),
-    counts(1, 1, 2),
-    counts(2, 3),
-    counts(3, 1, 2),
-    counts(5, 2, 3),
-    counts(2, 3, 5),
-    counts(1, 4, 2),
-    counts(2, 4, 3),
-    counts(3, 2, 4),
-    counts(6, 2, 8),
-)
+COUNTS = [
+    counts(*each)
+    for each in [
+        (1,), (3,), (1, 4), (1, 1, 2), (2, 3), (3, 1, 2), (5, 2, 3), (2, 3, 5), (1, 4, 2), (2, 4, 3), (3, 2, 4),
+        (6, 2, 8),
+    ]
+]  # fmt: skip
 
 
 def fetched_shape(config: RunConfig, *shape: int) -> Tuple[int, ...]:
@@ -85,31 +78,16 @@ def chain(paddle: Any, *, stages: int = 1, training: bool = True, optimizer: Any
 
 
 def strategy(
-    paddle: Any,
-    config: RunConfig = ONE,
-    *,
-    ipus: int = 1,
-    training: bool = True,
-    pipelined: bool = False,
-    micro_batch: int = 1,
-    **options: Any,
-) -> Any:
+    paddle: Any, config: RunConfig = ONE, *, ipus: int = 1, training: bool = True, pipelined: bool = False,
+    micro_batch: int = 1, **options: Any,
+) -> Any:  # fmt: skip
     """A strategy with the counts of a configuration, for ``ipus`` IPUs per replica."""
     chosen = paddle.static.IpuStrategy()
-    chosen.set_graph_config(
-        num_ipus=ipus * config.replicas,
-        is_training=training,
-        micro_batch_size=micro_batch,
-        enable_manual_shard=ipus > 1,
-    )
-    chosen.set_pipelining_config(
-        enable_pipelining=pipelined,
-        batches_per_step=config.device_iterations,
-        enable_gradient_accumulation=config.gradient_accumulation > 1,
-        accumulation_factor=config.gradient_accumulation,
-    )
-    if config.replicas > 1:
-        chosen.set_options({"enable_replicated_graphs": True, "replicated_graph_count": config.replicas})
+    iterations, accumulation, replicas = config.device_iterations, config.gradient_accumulation, config.replicas
+    chosen.set_graph_config(ipus * replicas, training, micro_batch, ipus > 1)
+    chosen.set_pipelining_config(pipelined, iterations, accumulation > 1, accumulation)
+    if replicas > 1:
+        chosen.set_options({"enable_replicated_graphs": True, "replicated_graph_count": replicas})
     chosen.set_options(options)
     return chosen
 

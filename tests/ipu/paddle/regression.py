@@ -17,8 +17,8 @@ from ipu_conformance.oracle.exact import regression_targets as targets
 from .device import Device, compiled, save_model, started
 
 __all__ = [
-    "FEEDS", "RATE", "REDUCTIONS", "START", "Static", "Step", "build", "float32", "half", "minimize", "odd",
-    "samples", "save_squares", "start", "step", "targets", "to_half", "trainable",
+    "FEEDS", "RATE", "REDUCTIONS", "START", "Static", "Step", "build", "float32", "half", "half_step", "minimize",
+    "odd", "samples", "save_squares", "start", "step", "targets", "to_half", "trainable",
 ]  # fmt: skip
 
 FEEDS = ("x", "y")
@@ -29,6 +29,16 @@ REDUCTIONS = {"sum": 0, "mean": 1, "none": 2}
 def odd(count: int, first: int = 0) -> np.ndarray:
     """Samples that need more than the eleven bits of float16, and so do their products."""
     return inexact_in_half(samples(count, first))
+
+
+def half_step(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Output, loss and gradient of a step with every op's result rounded, forwards and backwards."""
+    out = half(half(x) * half(weight))
+    off = half(out - half(y))
+    loss = half(half(off * off).mean())
+    seed = half(np.full(off.shape, 1.0 / off.size))
+    back = half(2 * off * seed)
+    return out, loss, half((back * half(x)).sum(axis=0))
 
 
 class Static(NamedTuple):

@@ -85,14 +85,8 @@ SET_ONLY: Mapping[str, Any] = {
     "compilation_progress_logger": lambda progress, total: None,
 }
 
-DEFAULTS: Mapping[str, Any] = {
-    **dict.fromkeys(TRUE, True),
-    **dict.fromkeys(FALSE, False),
-    **INTS,
-    **ENUMS,
-    **FLOATS,
-    **STRINGS,
-}
+BOOLS: Mapping[str, bool] = {**dict.fromkeys(TRUE, True), **dict.fromkeys(FALSE, False)}
+DEFAULTS: Mapping[str, Any] = {**BOOLS, **INTS, **ENUMS, **FLOATS, **STRINGS}
 
 
 def another(name: str) -> Any:
