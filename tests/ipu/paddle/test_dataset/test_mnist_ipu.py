@@ -24,13 +24,6 @@ def own_state(paddle: Any) -> None:
     """The workload finds and leaves Paddle in dynamic mode."""
 
 
-def train(settings: Settings, **options: Any) -> Any:
-    """A run of the workload on the device."""
-    from ipu_conformance.workloads.paddle_mnist.training import train as run
-
-    return run(settings, native=False, **options)
-
-
 class Runs:
     """The runs of the session by their settings, each with the folder of the model that it has saved."""
 
@@ -40,8 +33,10 @@ class Runs:
 
     def __call__(self, settings: Settings) -> Tuple[Any, Path]:
         if settings not in self._known:
+            from ipu_conformance.workloads.paddle_mnist.training import train
+
             folder = self._folder / str(len(self._known))
-            self._known[settings] = train(settings, model=model_folder(folder)), folder
+            self._known[settings] = train(settings, native=False, model=model_folder(folder)), folder
         return self._known[settings]
 
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.run import RunConfig
 
-from ...training import configured
 from .. import exact
 from ..device import Device, started
 from ..exact import counts
@@ -37,7 +35,7 @@ def dropped(paddle: Any, stages: int) -> List[Any]:
     return values
 
 
-PIPELINES = {"3-stages": (counts(1, 6, 2), 3), "4-stages": (counts(2, 8, 3), 4)}
+PIPELINES = {"3-stages": (counts(1, 6, 2), 3), "4-stages": (counts(1, 8, 3), 4)}
 
 
 @pytest.mark.parametrize("recomputed", [True, False], ids=["recomputed", "kept"])
@@ -47,7 +45,6 @@ def test_every_stage_goes_back_by_the_masks_it_went_forth_by(
 ) -> None:
     """The gradient of each stage's weight is the output, which shows all masks, divided by the weight."""
     config, stages = PIPELINES[name]
-    config = counts(1, config.gradient_accumulation, config.replicas)
     values = dropped(paddle, stages)
     with static.ipu_shard_guard(stages - 1, stages - 1):
         loss = paddle.sum(values[-1])
@@ -69,29 +66,25 @@ def test_every_stage_goes_back_by_the_masks_it_went_forth_by(
         check.identical(actual=device.value(f"w{number}"), expected=expected, what=f"the weight of stage {number}")
 
 
-PLACES = {"replicas": counts(1, 1, 5), "micro-batches": counts(2, 4, 3), "batches": counts(5, 1, 2)}
+PLACES = {
+    "replicas": (counts(1, 1, 5), 3, 4),
+    "micro-batches": (counts(2, 4, 3), 3, 4),
+    "batches": (counts(5, 1, 2), 3, 4),
+    "runs": (counts(), 4, 17),
+}
+"""The counts, the number of dropouts and that of runs."""
 
 
-@pytest.mark.parametrize("config", configured(PLACES))
-def test_dropouts_of_one_program_are_independent(paddle: Any, static: Any, config: RunConfig) -> None:
+@pytest.mark.parametrize(
+    "place", [pytest.param(word, marks=pytest.mark.ipus(PLACES[word][0].replicas)) for word in PLACES]
+)
+def test_dropouts_of_one_program_are_independent(paddle: Any, static: Any, place: str) -> None:
     """Every dropout has masks of its own, from run to run, micro-batch to micro-batch and replica to replica."""
-    places, runs = 3, 4
+    config, dropouts, runs = PLACES[place]
     x = static.data("x", [None, POSITIONS], "float32")
-    values = [paddle.nn.functional.dropout(x, HALF) for _ in range(places)]
+    values = [paddle.nn.functional.dropout(x, HALF) for _ in range(dropouts)]
     device = Device(paddle, values, exact.strategy(paddle, config, training=False, random_seed=7))
     ones = np.ones((config.micro_batches, POSITIONS), np.float32)
     outputs = np.stack([[np.reshape(value, (-1, POSITIONS)) for value in device.run(ones)] for _ in range(runs)])
 
     check.dropout_masks(masks=outputs != 0, rate=HALF, axes=("run", "dropout", "slot"), what="dropout")
-
-
-def test_no_run_and_no_dropout_repeats_a_mask(paddle: Any, static: Any) -> None:
-    """Each of four dropouts drops by itself in each of 17 runs."""
-    places, runs = 4, 17
-    x = static.data("x", [None, POSITIONS], "float32")
-    values = [paddle.nn.functional.dropout(x, HALF) for _ in range(places)]
-    device = Device(paddle, values, exact.strategy(paddle, training=False, random_seed=7))
-    ones = np.ones((1, POSITIONS), np.float32)
-    outputs = np.stack([np.concatenate(device.run(ones)) for _ in range(runs)])
-
-    check.dropout_masks(masks=outputs != 0, rate=HALF, axes=("run", "dropout"), what="dropout")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from ipu_conformance import check, frameworks
 from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.paddle_mnist import Settings
-from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, in_order
+from ipu_conformance.workloads.paddle_mnist.digits import Samples, datasets, filled, in_order
 
 from ...training import native_reference
 from ...training.executed import told_by
@@ -32,6 +34,14 @@ each_way = pytest.mark.parametrize(
 )
 
 
+@functools.lru_cache(maxsize=None)
+def modules() -> Any:
+    """The modules of Paddle, and those of the workload that import it."""
+    names = ("ipu", "model", "trainers", "training")
+    workload = {name: importlib.import_module(f"ipu_conformance.workloads.paddle_mnist.{name}") for name in names}
+    return SimpleNamespace(paddle=importlib.import_module("paddle"), **workload)
+
+
 @pytest.fixture(autouse=True)
 def own_state(paddle: Any) -> None:
     """The workload finds and leaves Paddle in dynamic mode."""
@@ -39,9 +49,7 @@ def own_state(paddle: Any) -> None:
 
 def train(settings: Settings) -> Any:
     """A run of the workload on the device."""
-    from ipu_conformance.workloads.paddle_mnist.training import train as run
-
-    return run(settings, native=False, every=2)
+    return modules().training.train(settings, native=False, every=2)
 
 
 def reordered(weights: Dict[str, np.ndarray], seed: int, *, back: bool = False) -> Dict[str, np.ndarray]:
@@ -80,10 +88,7 @@ def native_twin(settings: Settings, dtype: str) -> Twin:
 
     They share the weights, those of one replica share the statistics too, and the cost is the mean of theirs.
     """
-    import paddle
-
-    from ipu_conformance.workloads.paddle_mnist import model
-
+    paddle, model = modules().paddle, modules().model
     replicas, parts = settings.replication_factor, settings.replication_factor * settings.accumulation
     with model.new_programs(settings.seed) as (main, startup):
         image, label = model.inputs(settings.batch_size, dtype)
@@ -103,20 +108,15 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
 
     Weights are in the order of their names; statistics are those of the first replica.
     """
-    import paddle
-    from paddle import static
-
-    from ipu_conformance.workloads.paddle_mnist import model
-    from ipu_conformance.workloads.paddle_mnist.trainers import put
-
+    paddle, model = modules().paddle, modules().model
     # The initial weights of every precision are those of float32.
     held = initial_weights(settings)
     held = reordered(held, order) if order >= 0 else held
     with model.static_mode():
         twin = native_twin(settings, dtype)
-        scope, executor = static.Scope(), static.Executor(paddle.CPUPlace())
+        scope, executor = paddle.static.Scope(), paddle.static.Executor(paddle.CPUPlace())
         executor.run(twin.startup, scope=scope)
-        put({name: value.astype(dtype) for name, value in held.items()}, scope)
+        modules().trainers.put({name: value.astype(dtype) for name, value in held.items()}, scope)
 
         def run(program: Any, samples: Samples, fetched: Any) -> np.ndarray:
             feed = {model.IMAGE: samples.images.astype(dtype), model.LABEL: samples.labels}
@@ -131,12 +131,10 @@ def native_run(settings: Settings, dtype: str, order: int = -1) -> Tuple[np.ndar
 
 @functools.lru_cache(maxsize=None)
 def _initial(seed: int) -> Tuple[Tuple[str, np.ndarray], ...]:
-    from ipu_conformance.workloads.paddle_mnist import model
-    from ipu_conformance.workloads.paddle_mnist.trainers import Host, NativeTrainer
-
-    with model.static_mode():
-        host = Host(replace(SHORT, seed=seed))
-        NativeTrainer(replace(SHORT, seed=seed), host)
+    settings, trainers = replace(SHORT, seed=seed), modules().trainers
+    with modules().model.static_mode():
+        host = trainers.Host(settings)
+        trainers.NativeTrainer(settings, host)
         return tuple(host.weights().items())
 
 
@@ -174,14 +172,10 @@ def test_the_device_trains_as_its_native_twin(trained: Any, way: str) -> None:
 @each_way
 def test_the_executed_dump_is_what_the_device_did(trained: Any, way: str) -> None:
     """What the program compiles to, executed on all batches of the run, has its costs, weights and statistics."""
-    from ipu_conformance.workloads.paddle_mnist import model
-    from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
-    from ipu_conformance.workloads.paddle_mnist.trainers import Host
-
     settings = WAYS[way]
-    with model.static_mode():
-        host = Host(settings)
-        side = IpuTrainer(settings, host)
+    with modules().model.static_mode():
+        host = modules().trainers.Host(settings)
+        side = modules().ipu.IpuTrainer(settings, host)
         held, graph = host.weights(), frameworks.ir("paddle", side.compiled)
     every = list(batches(settings))
     fed = [np.stack([batch.images for batch in every]), np.stack([batch.labels for batch in every])]
@@ -199,14 +193,9 @@ def test_the_executed_dump_is_what_the_device_did(trained: Any, way: str) -> Non
 
 def test_the_executed_dump_classifies_as_the_device(trained: Any) -> None:
     """What the evaluation compiles to has the device's probabilities, with the weights that the run brought home."""
-    from ipu_conformance.workloads.paddle_mnist import model
-    from ipu_conformance.workloads.paddle_mnist.digits import filled
-    from ipu_conformance.workloads.paddle_mnist.ipu import IpuTrainer
-    from ipu_conformance.workloads.paddle_mnist.trainers import Host
-
     weights, tests = trained(SHORT).weights, datasets(SHORT)[1]
-    with model.static_mode():
-        side = IpuTrainer(SHORT, Host(SHORT))
+    with modules().model.static_mode():
+        side = modules().ipu.IpuTrainer(SHORT, modules().trainers.Host(SHORT))
         returned = side.classify(tests, weights)
         graph = frameworks.ir("paddle", side.classifier.compiled)
     parts = [part.images for part, _ in filled(tests, SHORT.batch_size)]
@@ -219,12 +208,8 @@ def test_the_executed_dump_classifies_as_the_device(trained: Any) -> None:
 
 def probabilities(settings: Settings, weights: Any, *, after: int = 0) -> np.ndarray:
     """What the device makes of the test set with given weights, after some updates of its own."""
-    from ipu_conformance.workloads.paddle_mnist.model import static_mode
-    from ipu_conformance.workloads.paddle_mnist.trainers import Host
-    from ipu_conformance.workloads.paddle_mnist.training import make_trainer
-
-    with static_mode():
-        trainer = make_trainer(settings, Host(settings), native=False)
+    with modules().model.static_mode():
+        trainer = modules().training.make_trainer(settings, modules().trainers.Host(settings), native=False)
         for _, batch in zip(range(after), batches(settings)):
             trainer.train(batch)
         return trainer.classify(datasets(settings)[1], weights)
@@ -243,12 +228,9 @@ def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> Non
 def test_the_device_classifies_with_the_weights_it_is_given(trained: Any) -> None:
     """What the device has learnt since does not change the model of the best pass."""
     weights = trained(SHORT).weights
+    found, expected = (probabilities(SHORT, weights, after=updates) for updates in (2, 0))
 
-    check.identical(
-        actual=probabilities(SHORT, weights, after=2),
-        expected=probabilities(SHORT, weights),
-        what="the probabilities of the test set",
-    )
+    check.identical(actual=found, expected=expected, what="the probabilities of the test set")
 
 
 @each_way
@@ -256,34 +238,25 @@ def test_the_accuracy_is_that_of_the_best_pass(trained: Any, way: str) -> None:
     """It is a share of the whole test set, and the device finds what the validation of that pass found."""
     result = trained(WAYS[way])
 
-    shares = [number / SHORT.test_size for number in range(SHORT.test_size + 1)]
+    shares = np.arange(SHORT.test_size + 1) / SHORT.test_size
     best = result.passes[result.best - 1].accuracy
+    batches = [each.batches for each in result.validations]
     check.equal(actual=result.accuracy, expected=best, what="the accuracy")
-    check.contains(
-        actual=np.array(shares, np.float32).tolist(), expected=float(np.float32(best)), what="the possible accuracies"
-    )
-    check.equal(
-        actual=[each.batches for each in result.validations], expected=[2, 4, 5], what="the batches before validations"
-    )
+    check.contains(actual=shares.astype(np.float32), expected=np.float32(best), what="the possible accuracies")
+    check.equal(actual=batches, expected=[2, 4, 5], what="the batches before validations")
 
 
 def test_validations_see_the_weights_of_the_device(trained: Any) -> None:
     """Each validation costs what the native twin's network costs after as many updates, and no two cost the same."""
-    from ipu_conformance.workloads.paddle_mnist.training import train as run
-
-    own = run(SHORT, native=True, every=2)
+    own = [each.cost for each in modules().training.train(SHORT, native=True, every=2).validations]
     found = [each.cost for each in trained(SHORT).validations]
     tolerance = noise(1, 1)[0][1]
 
     check.equal(actual=len(set(found)), expected=len(found), what="the number of different costs")
     # Costs of tests and of training have noise of one origin: the most that any batch is allowed is taken.
     allowed = replace(tolerance, allowed=np.full(len(found), tolerance.allowed.max()))
-    check.close(
-        actual=np.array(found),
-        expected=np.array([each.cost for each in own.validations]),
-        tolerance=allowed,
-        what="the cost of each validation",
-    )
+    what = "the cost of each validation"
+    check.close(actual=np.array(found), expected=np.array(own), tolerance=allowed, what=what)
 
 
 @pytest.mark.parametrize("way", [pytest.param("replicated pipeline", marks=pytest.mark.ipus(4))])

@@ -17,7 +17,17 @@ from ..regression import FEEDS, RATE, START, float32, samples, step, targets
 STEPS = 3
 TRAINED = step(START, samples(4), targets(4)).weight
 """The weight after one step down the gradient."""
-WAYS = ["static.save", "save"]
+WAYS: Dict[str, Tuple[Callable[[Any, Any, str], None], Callable[[Any, Any, str], None]]] = {
+    "static.save": (
+        lambda paddle, main, path: paddle.static.save(main, path),
+        lambda paddle, main, path: paddle.static.load(main, path),
+    ),
+    "save": (
+        lambda paddle, main, path: paddle.save(main.state_dict(), path),
+        lambda paddle, main, path: main.set_state_dict(paddle.load(path)),
+    ),
+}
+"""How what the host holds of a program is written, and read back into the scope."""
 OPTIMIZERS: Dict[str, Callable[[Any], Any]] = {
     "sgd": lambda optimizers: optimizers.SGD(RATE),
     "momentum": lambda optimizers: optimizers.Momentum(RATE, momentum=0.5),
@@ -36,15 +46,12 @@ def trainable(paddle: Any, rule: str) -> Tuple[Any, Device]:
     return built.main, device
 
 
-def compiled_again(paddle: Any, device: Device) -> Device:
-    """The model on the device with the weights that the host holds now."""
-    return compiled(paddle, device.fetches, feeds=FEEDS, training=True)
-
-
-def restart(paddle: Any) -> None:
-    """Initialise the weights as another process would."""
-    paddle.base.core.IpuBackend.get_instance().reset()
+def restarted(paddle: Any, device: Device, load: Callable[[], None] = lambda: None) -> Device:
+    """The model as another process has it: initialised, loaded and compiled."""
+    device.backend.reset()
     regression.start(paddle)
+    load()
+    return compiled(paddle, device.fetches, feeds=FEEDS, training=True)
 
 
 def train(device: Device, first: int, steps: int = STEPS) -> List[float]:
@@ -53,33 +60,18 @@ def train(device: Device, first: int, steps: int = STEPS) -> List[float]:
     return [float(device.run(samples(4, turn), targets(4, turn))[0][0]) for turn in turns]
 
 
-def save(paddle: Any, main: Any, path: Path, way: str) -> None:
-    """Write what the host holds of a program."""
-    if way == "static.save":
-        paddle.static.save(main, str(path / "model"))
-    else:
-        paddle.save(main.state_dict(), str(path / "model.pdparams"))
-
-
-def load(paddle: Any, main: Any, path: Path, way: str) -> None:
-    """Read it back into the scope."""
-    if way == "static.save":
-        paddle.static.load(main, str(path / "model"))
-    else:
-        main.set_state_dict(paddle.load(str(path / "model.pdparams")))
-
-
 @pytest.mark.parametrize("synced", [True, False], ids=["synced", "not synced"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_saved_is_what_the_host_holds(paddle: Any, static: Any, tmp_path: Path, way: str, synced: bool) -> None:
     """Without syncing the weights from before training are saved, after weights_to_host the trained ones."""
+    save, load = WAYS[way]
     main, device = trainable(paddle, "sgd")
     train(device, 0, steps=1)
     if synced:
         device.sync()
-    save(paddle, main, tmp_path, way)
+    save(paddle, main, str(tmp_path / "model"))
     static.global_scope().find_var("w").get_tensor().set(np.zeros(2, np.float32), paddle.CPUPlace())
-    load(paddle, main, tmp_path, way)
+    load(paddle, main, str(tmp_path / "model"))
 
     check.identical(actual=device.value("w"), expected=float32(TRAINED if synced else START), what="the loaded weight")
 
@@ -88,18 +80,17 @@ def test_what_is_saved_is_what_the_host_holds(paddle: Any, static: Any, tmp_path
 @pytest.mark.parametrize("rule", OPTIMIZERS)
 def test_a_resumed_run_is_the_same_run(paddle: Any, static: Any, tmp_path: Path, rule: str, way: str) -> None:
     """Saved after three steps, loaded and compiled again, training goes on with the same bits, state included."""
+    save, load = WAYS[way]
     main, straight = trainable(paddle, rule)
     before = train(straight, 0)
     straight.sync()
-    save(paddle, main, tmp_path, way)
+    save(paddle, main, str(tmp_path / "model"))
     after = train(straight, STEPS)
     straight.sync()
     persistent = [var.name for var in main.list_vars() if var.persistable]
     ended = {name: straight.value(name) for name in persistent}
 
-    restart(paddle)
-    load(paddle, main, tmp_path, way)
-    resumed = compiled_again(paddle, straight)
+    resumed = restarted(paddle, straight, lambda: load(paddle, main, str(tmp_path / "model")))
     again = train(resumed, STEPS)
     resumed.sync()
 
@@ -113,57 +104,10 @@ def test_a_resumed_run_is_the_same_run(paddle: Any, static: Any, tmp_path: Path,
 def test_loading_does_not_reach_a_compiled_program(paddle: Any, static: Any, tmp_path: Path, rule: str) -> None:
     """What is on the device stays there until the program is compiled again."""
     main, device = trainable(paddle, rule)
-    save(paddle, main, tmp_path, "static.save")
+    static.save(main, str(tmp_path / "model"))
     train(device, 0)
-    load(paddle, main, tmp_path, "static.save")
+    static.load(main, str(tmp_path / "model"))
     going_on = train(device, STEPS, steps=1)
-    restart(paddle)
-    from_the_start = train(compiled_again(paddle, device), STEPS, steps=1)
+    from_the_start = train(restarted(paddle, device), STEPS, steps=1)
 
     check.differs(actual=going_on, other=from_the_start, what="the losses after loading")
-
-
-@pytest.mark.parametrize("rule", ["momentum", "adam"])
-def test_state_has_paddles_names(paddle: Any, static: Any, tmp_path: Path, rule: str) -> None:
-    """Saved state keeps the suffixes of Paddle's optimizers, and is no longer zero."""
-    main, device = trainable(paddle, rule)
-    train(device, 0)
-    device.sync()
-    save(paddle, main, tmp_path, "static.save")
-    saved = paddle.load(str(tmp_path / "model.pdopt"), return_numpy=True)
-    suffixes = {"momentum": {"_velocity_0"}, "adam": {"_moment1_0", "_moment2_0", "_beta1_pow_acc_0"}}[rule]
-
-    for suffix in suffixes:
-        (name,) = [name for name in saved if name.endswith(suffix)]
-        check.holds(name.startswith("w"), f"the state {name} does not begin with the name of its weight")
-        check.holds(np.asarray(saved[name]).any(), f"{name} is saved as zero")
-
-
-def test_adams_count_of_steps_is_saved(paddle: Any, static: Any, tmp_path: Path) -> None:
-    """After training beta1_pow holds how many steps were taken, and a resumed run counts on."""
-    main, device = trainable(paddle, "adam")
-    train(device, 0)
-    device.sync()
-    save(paddle, main, tmp_path, "static.save")
-    device.backend.reset()
-    load(paddle, main, tmp_path, "static.save")
-    again = compiled_again(paddle, device)
-    train(again, STEPS, steps=2)
-    again.sync()
-
-    check.equal(actual=again.value("w_beta1_pow_acc_0").tolist(), expected=[STEPS + 2], what="the count of steps")
-
-
-@pytest.mark.parametrize("how", ["weights_to_host", "detach", "reset", "compiling"])
-def test_what_brings_weights_home(paddle: Any, static: Any, how: str) -> None:
-    """Asking for it does; running, detaching, resetting and compiling again do not."""
-    _, device = trainable(paddle, "sgd")
-    train(device, 0, steps=1)
-    check.identical(actual=device.value("w"), expected=float32(START), what="the weight on the host")
-    if how == "compiling":
-        compiled_again(paddle, device)
-    else:
-        getattr(device.backend, how)()
-
-    expected = TRAINED if how == "weights_to_host" else START
-    check.identical(actual=device.value("w"), expected=float32(expected), what="the weight on the host afterwards")

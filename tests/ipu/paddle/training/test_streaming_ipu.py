@@ -1,4 +1,4 @@
-"""What is Paddle's own in training: updates inside a pipeline, and fetches whose axes name the factors."""
+"""What is Paddle's own in training: updates inside a pipeline, fetches that name the factors, rates of the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, nets
+from ipu_conformance.run import learning_rate, optimizer
 
 from ...training import Runs, cut
 from .config import counted
@@ -53,3 +54,24 @@ def test_a_pipeline_without_accumulation_updates_with_every_micro_batch(
     config = replace(cut(name, counted(batches, 1, replicas), stages), update="micro_batch", steps=2)
 
     runs.compare(name, config)
+
+
+def test_a_rate_holds_until_the_scheduler_steps(runs: Runs) -> None:
+    """The host steps the scheduler, and nothing else moves the rate from run to run."""
+    driver, net = runs.driver, nets.mlp()
+    rate = learning_rate("piecewise", boundaries=(1,), values=(0.0, 0.25))
+    config = counted(1, 2, 1, steps=3, optimizer=optimizer("sgd"), learning_rate=rate)
+    data, weights = nets.distinct_micro_batches(net, config), []
+    with driver.build(net, config) as program:
+        compiled, run = driver.compiled_for(program, driver.strategy(config))
+        for step in range(3):
+            run(program.feed(data, step))
+            compiled._backend.weights_to_host()
+            weights.append(program.weights())
+            if step == 1:
+                program.rate.step()
+
+    for name, value in net.initial_weights(config.seed).items():
+        check.identical(actual=weights[0][name], expected=value, what=f"{name} at a rate of 0")
+        check.identical(actual=weights[1][name], expected=value, what=f"{name} at a rate of 0 still")
+        check.differs(actual=weights[2][name], other=value, what=f"{name} at the next rate")
