@@ -1,136 +1,114 @@
-"""Attributes of ops that only Paddle's handlers know: sizes that are tensors, lengths of sequences, divided losses."""
+"""Attributes of ops that only Paddle's handlers know, and ops that Paddle alone has, or uses in its own way."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Tuple
+from typing import Any, Callable, Mapping, Sequence, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance
+from ipu_conformance.oracle.op import OPS
+from ipu_conformance.oracle.sample import Sample
+from ipu_conformance.oracle.tolerance.ops import FORMATS, Tolerance, for_outputs
 
-from ..device import compiled, started
+from ..device import appended, compiled, held, started
 
 UNIT = FORMATS["float32"].unit
 IMAGE = np.arange(12, dtype=np.float32).reshape(1, 2, 2, 3)
-SIZES: Mapping[str, Tuple[Callable[[Any], Any], Tuple[int, int]]] = {
-    "list-of-tensors": (lambda paddle: {"size": [paddle.full([1], 6, "int32"), paddle.full([1], 9, "int32")]}, (3, 3)),
-    "tensor-and-number": (lambda paddle: {"size": [paddle.full([1], 4, "int32"), 9]}, (2, 3)),
-    "vector": (lambda paddle: {"size": paddle.assign(np.array([10, 6], np.int32))}, (5, 2)),
-    "factors": (lambda paddle: {"scale_factor": paddle.assign(np.array([2, 4], np.float32))}, (2, 4)),
-    "factor": (lambda paddle: {"scale_factor": paddle.full([1], 3.0)}, (3, 3)),
-}
-"""How a size is given, and how often each row and column comes then."""
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_a_size_may_be_a_tensor(paddle: Any, static: Any, name: str) -> None:
-    """A picture grows to the size, or by the factors, that constants of the program hold (``nn_ops.cc``)."""
-    asked, (rows, columns) = SIZES[name]
-    x = static.data("x", list(IMAGE.shape), "float32")
-    grown = paddle.nn.functional.interpolate(x, mode="nearest", **asked(paddle))
-    with check.accepted(f"a size that is given as {name}"):
-        (fetched,) = compiled(paddle, [grown * 2.0], size=1).run(IMAGE)
-
-    expected = 2 * IMAGE.repeat(rows, 2).repeat(columns, 3)
-    check.identical(actual=fetched, expected=expected, what="the picture")
-
-
 ROWS = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+TWO, X = np.array([2], np.float32), np.arange(8, dtype=np.float32).reshape(4, 2)
 
 
-def _one(paddle: Any, number: int) -> Any:
-    """A number as a constant of the program."""
-    return paddle.full([1], number, "int32")
+def _constant(paddle: Any, *values: float, dtype: str = "int32") -> Any:
+    """Numbers as a constant of the program."""
+    return paddle.full([1], values[0], dtype) if len(values) == 1 else paddle.assign(np.array(values, dtype))
 
 
-AXES: Mapping[str, Tuple[Callable[[Any, Any], Any], np.ndarray]] = {
-    "concat": (lambda paddle, x: paddle.concat([x, x], axis=_one(paddle, 1)), np.concatenate([ROWS, ROWS], 1)),
-    "split": (lambda paddle, x: paddle.split(x, 2, axis=_one(paddle, 2))[1], ROWS[:, :, 2:]),
-    "unsqueeze": (lambda paddle, x: paddle.unsqueeze(x, axis=_one(paddle, 2)), ROWS[:, :, np.newaxis]),
-    "gather": (
-        lambda paddle, x: paddle.gather(x, paddle.assign(np.array([1, 0, 1], np.int32)), axis=_one(paddle, 0)),
-        ROWS[[1, 0, 1]],
-    ),
-    "topk": (lambda paddle, x: paddle.topk(x, _one(paddle, 3))[0], ROWS[:, :, :0:-1]),
+Row = Tuple[Callable[..., Any], Sequence[np.ndarray], np.ndarray]
+
+
+def _resized(rows: int, columns: int, size: Callable[[Any], Any], by: str = "size") -> Row:
+    """A picture that grows to the size, or by the factors, that constants of the program hold (``nn_ops.cc``)."""
+    return (
+        lambda paddle, x: paddle.nn.functional.interpolate(x, mode="nearest", **{by: size(paddle)}),
+        [IMAGE],
+        IMAGE.repeat(rows, 2).repeat(columns, 3),
+    )
+
+
+SIZES: Mapping[str, Row] = {
+    "list-of-tensors": _resized(3, 3, lambda paddle: [_constant(paddle, 6), _constant(paddle, 9)]),
+    "tensor-and-number": _resized(2, 3, lambda paddle: [_constant(paddle, 4), 9]),
+    "vector": _resized(5, 2, lambda paddle: _constant(paddle, 10, 6)),
+    "factors": _resized(2, 4, lambda paddle: _constant(paddle, 2, 4, dtype="float32"), "scale_factor"),
+    "factor": _resized(3, 3, lambda paddle: _constant(paddle, 3, dtype="float32"), "scale_factor"),
 }
-"""Ops whose axis or number is a tensor, and what they make of the rows."""
+# No document says so of an IPU build: its handlers do not look at axes that are tensors, or it has no handler.
+EMULATED: Mapping[str, Row] = {
+    "concat": (
+        lambda paddle, x: paddle.concat([x, x], axis=_constant(paddle, 1)), [ROWS], np.concatenate([ROWS, ROWS], 1),
+    ),
+    "split": (lambda paddle, x: paddle.split(x, 2, axis=_constant(paddle, 2))[1], [ROWS], ROWS[:, :, 2:]),
+    "unsqueeze": (lambda paddle, x: paddle.unsqueeze(x, axis=_constant(paddle, 2)), [ROWS], ROWS[:, :, np.newaxis]),
+    "gather": (
+        lambda paddle, x: paddle.gather(x, _constant(paddle, 1, 0, 1), axis=_constant(paddle, 0)),
+        [ROWS], ROWS[[1, 0, 1]],
+    ),
+    "topk": (lambda paddle, x: paddle.topk(x, _constant(paddle, 3))[0], [ROWS], ROWS[:, :, :0:-1]),
+    "linspace-up": (lambda paddle, x: x * paddle.linspace(0.0, 1.0, 5), [TWO], TWO * [0, 0.25, 0.5, 0.75, 1]),
+    "linspace-down": (lambda paddle, x: x * paddle.linspace(3.0, -1.0, 5), [TWO], TWO * [3, 2, 1, 0, -1]),
+    "linspace-one": (lambda paddle, x: x * paddle.linspace(2.0, 5.0, 1), [TWO], TWO * [2]),
+    "number in a part": (
+        lambda paddle, x: paddle.static.setitem(x, (slice(None), slice(1, None)), 0.5),
+        [ROWS[:, :, 0]], np.array([[0, 0.5, 0.5], [12, 0.5, 0.5]]),
+    ),
+    # A row that is named is emptied, and gets the sum of what is written to it.
+    "rows that meet": (
+        lambda paddle, *given: paddle.scatter(*given, overwrite=False),
+        [X, np.array([2, 0, 2]), np.array([[1, 2], [4, 8], [16, 32]], np.float32)],
+        np.array([[4, 8], [2, 3], [17, 34], [6, 7]]),
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.emulator
-@pytest.mark.parametrize("name", AXES)
-def test_an_axis_may_be_a_constant(paddle: Any, static: Any, name: str) -> None:
-    """What a constant of the program holds counts, in the values and in the ops that are compiled.
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Paddle warns of an attribute of linspace that it sets itself
+@pytest.mark.parametrize("name", [*SIZES, *(pytest.param(name, marks=pytest.mark.emulator) for name in EMULATED)])
+def test_a_call_computes_what_it_says(paddle: Any, static: Any, name: str) -> None:
+    """What a constant of the program holds counts as a size, an axis or a number, and every row has its values."""
+    ask, fed, expected = {**SIZES, **EMULATED}[name]
+    feeds = ("x", "y", "z")[: len(fed)]
+    variables = [static.data(feed, list(array.shape), str(array.dtype)) for feed, array in zip(feeds, fed)]
+    with check.accepted(f"the call {name}"):
+        (fetched,) = compiled(paddle, [ask(paddle, *variables) * 2.0], feeds=feeds, size=len(fed[0])).run(*fed)
 
-    No document says so of an IPU build, whose handlers do not look at these inputs.
-    """
-    ask, expected = AXES[name]
-    x = static.data("x", [2, 3, 4], "float32")
-    (fetched,) = compiled(paddle, [ask(paddle, x) * 2.0], size=2).run(ROWS)
-
-    check.identical(actual=fetched, expected=2 * expected, what=f"twice the result of {name}")
-
-
-@pytest.mark.parametrize("shape", [[2, 3], [3, 2]], ids=str)
-def test_repeats_that_are_tensors_are_refused(paddle: Any, static: Any, shape: Any) -> None:
-    """``tile`` and ``expand`` take numbers (``tensor_ops.cc``)."""
-    for repeat in (paddle.tile, paddle.expand):
-        # Each in a program of its own: a compilation looks at every op, whatever is fetched.
-        with static.program_guard(static.Program(), static.Program()):
-            x = static.data("x", [1, 1], "float32")
-            repeated = repeat(x, paddle.assign(np.array(shape, np.int32)))
-            with check.raises((RuntimeError, NotImplementedError), what=f"{repeat.__name__} by a tensor, {shape},"):
-                compiled(paddle, [repeated * 2.0], size=1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "dtype", "attributes"),
-    [
-        ("mish", "float32", {"threshold": 10.0}),
-        ("one_hot_v2", "int32", {"depth": 6, "dtype": 5, "allow_out_of_range": True}),
-    ],
-    ids=["mish", "one_hot_v2"],
-)
-def test_an_attribute_that_no_handler_takes_is_refused(
-    paddle: Any, static: Any, kind: str, dtype: str, attributes: Any
-) -> None:
-    """``mish`` bends at 20, and classes are in range (``activation_ops.cc``, ``tensor_ops.cc``)."""
-    x = static.data("x", [2, 3], dtype)
-    block = paddle.static.default_main_program().current_block()
-    out = block.create_var(dtype="float32")
-    block.append_op(type=kind, inputs={"X": x}, outputs={"Out": out}, attrs=dict(attributes))
-
-    with check.raises(NotImplementedError, what=f"{kind} with {attributes}"):
-        compiled(paddle, [out], size=2)
+    check.identical(actual=fetched, expected=2 * expected.astype(np.float32), what=f"twice the result of {name}")
 
 
 Build = Callable[[Any, Any], Any]
 
 
 def _channels(paddle: Any, x: Any) -> Any:
-    block = paddle.static.default_main_program().current_block()
-    ones, out = paddle.ones([5]), block.create_var(dtype="float32")
-    inputs = {"X": x, "Scale": ones, "Bias": ones}
-    block.append_op(type="affine_channel", inputs=inputs, outputs={"Out": out}, attrs={"data_layout": "NHWC"})
-    return out
+    ones = paddle.ones([5])
+    return appended(paddle, "affine_channel", {"X": x, "Scale": ones, "Bias": ones}, data_layout="NHWC")
 
 
 def _divergence(paddle: Any, x: Any) -> Any:
-    block = paddle.static.default_main_program().current_block()
-    out = block.create_var(dtype="float32")
-    inputs = {"X": x, "Target": x}
-    block.append_op(type="kldiv_loss", inputs=inputs, outputs={"Loss": out}, attrs={"reduction": "batchmean"})
-    return out
-
-
-def _soft(paddle: Any, x: Any) -> Any:
-    return paddle.nn.functional.cross_entropy(x, x, soft_label=True)
+    return appended(paddle, "kldiv_loss", {"X": x, "Target": x}, slot="Loss", reduction="batchmean")
 
 
 def _turned(paddle: Any, x: Any) -> Any:
     wide = paddle.reshape(x, [1, 2, 3, 4, 5])
     return paddle.matmul(wide, wide, transpose_y=True)
+
+
+def _classes(paddle: Any, x: Any) -> Any:
+    given: Any = {"depth": 6, "dtype": 5, "allow_out_of_range": True}
+    return appended(paddle, "one_hot_v2", {"X": paddle.cast(x, "int32")}, **given)
+
+
+def _repeated(name: str, shape: Any) -> Build:
+    return lambda paddle, x: getattr(paddle, name)(x[:1, :1, 0, 0], _constant(paddle, *shape)) * 2.0
 
 
 UNTAKEN: Mapping[str, Build] = {
@@ -139,7 +117,7 @@ UNTAKEN: Mapping[str, Build] = {
     "pool that keeps the size": lambda paddle, x: paddle.nn.functional.max_pool2d(x, 3, 1, padding="SAME"),
     "pool without padding": lambda paddle, x: paddle.nn.functional.avg_pool2d(x, 2, 2, padding="VALID"),
     "dropout": lambda paddle, x: paddle.nn.functional.dropout(x, 0.5, mode="downscale_in_infer"),
-    "soft labels": _soft,
+    "soft labels": lambda paddle, x: paddle.nn.functional.cross_entropy(x, x, soft_label=True),
     "turned operand of five dimensions": _turned,
     "channels last": _channels,
     "mean of a batch": _divergence,
@@ -148,19 +126,17 @@ UNTAKEN: Mapping[str, Build] = {
     "kept length": lambda paddle, x: paddle.expand(x[:, :1], [-1, 3, 4, 5]),
 }
 """Calls that handlers refuse: ``nn_ops.cc``, ``loss_ops.cc``, ``math_ops.cc`` and ``tensor_ops.cc``."""
-
-
-@pytest.mark.parametrize("name", UNTAKEN)
-def test_a_call_that_a_handler_refuses_is_refused(paddle: Any, static: Any, name: str) -> None:
-    """Handlers take some of an op's attributes, and raise for others."""
-    out = UNTAKEN[name](paddle, static.data("x", [2, 3, 4, 5], "float32"))
-
-    with check.raises((RuntimeError, NotImplementedError, ValueError), what=name):
-        compiled(paddle, [out], size=2)
-
-
+REPEATED: Mapping[str, Build] = {
+    f"{name} {shape}": _repeated(name, shape) for name in ("tile", "expand") for shape in ([2, 3], [3, 2])
+}
+"""``tile`` and ``expand`` take numbers (``tensor_ops.cc``)."""
+ATTRIBUTES: Mapping[str, Build] = {
+    "mish": lambda paddle, x: appended(paddle, "mish", {"X": x}, threshold=10.0),
+    "one_hot_v2": _classes,
+}
+"""``mish`` bends at 20, and classes are in range (``activation_ops.cc``, ``tensor_ops.cc``)."""
 UNREAD: Mapping[str, Build] = {
-    "axis of gather": lambda paddle, x: paddle.gather(x, paddle.assign(np.array([1, 0], np.int32)), axis=1),
+    "axis of gather": lambda paddle, x: paddle.gather(x, _constant(paddle, 1, 0), axis=1),
     "beta of softplus": lambda paddle, x: paddle.nn.functional.softplus(x, beta=2.0),
     "padding of another size below": lambda paddle, x: paddle.nn.functional.conv2d(
         x, paddle.ones([1, 3, 3, 3]), padding=[1, 2, 0, 1]
@@ -175,16 +151,27 @@ UNREAD: Mapping[str, Build] = {
     "align_mode": lambda paddle, x: paddle.nn.functional.interpolate(x, [8, 10], mode="bilinear", align_mode=1),
     "norm without a scale": lambda paddle, x: paddle.nn.functional.layer_norm(x, [5]),
 }
-"""Calls of which handlers do not read everything."""
+"""Calls of which handlers do not read everything: a device computes something else in silence, or fails where the
+sources do not say; the emulator says why."""
+REFUSED = [
+    *(pytest.param(*row, (RuntimeError, NotImplementedError, ValueError), "", id=row[0]) for row in UNTAKEN.items()),
+    *(pytest.param(*row, (RuntimeError, NotImplementedError), "", id=row[0]) for row in REPEATED.items()),
+    *(pytest.param(*row, NotImplementedError, "", id=row[0]) for row in ATTRIBUTES.items()),
+    *(
+        pytest.param(*row, NotImplementedError, "does not read", id=row[0], marks=pytest.mark.emulator)
+        for row in UNREAD.items()
+    ),
+]
 
 
-@pytest.mark.emulator
-@pytest.mark.parametrize("name", UNREAD)
-def test_a_call_that_a_handler_does_not_read_is_refused(paddle: Any, static: Any, name: str) -> None:
-    """A device computes something else in silence, or fails where the sources do not say; the emulator says why."""
-    out = UNREAD[name](paddle, static.data("x", [2, 3, 4, 5], "float32"))
+@pytest.mark.parametrize(("name", "build", "errors", "match"), REFUSED)
+def test_a_call_that_a_handler_refuses_is_refused(
+    paddle: Any, static: Any, name: str, build: Build, errors: Any, match: str
+) -> None:
+    """Handlers take some of an op's attributes, and raise for others."""
+    out = build(paddle, static.data("x", [2, 3, 4, 5], "float32"))
 
-    with check.raises(NotImplementedError, match="does not read", what=name):
+    with check.raises(errors, match=match, what=name):
         compiled(paddle, [out], size=2)
 
 
@@ -290,34 +277,71 @@ def test_sequences_have_their_own_lengths(paddle: Any, static: Any, dtype: str) 
 
 @pytest.mark.parametrize("ignored", [-1, 1])
 def test_losses_are_divided_by_how_many_count(paddle: Any, static: Any, ignored: int) -> None:
-    """Every loss is divided by the number of labels that are not ignored.
+    """A label that is to be ignored has no loss; every other one has its own, divided by how many there are.
 
-    Paddle divides by the number, an IPU build by 1e-5 more, which keeps 0 away; both round twice.
+    Paddle divides by the number, an IPU build by 1e-5 more, which keeps 0 away; both round twice (``loss_ops.cc``).
     """
     scores = np.array([[0.5, -2.0], [3.0, -0.25], [-1.5, 4.0]], np.float32)
     label = np.array([[1, 0], [0, 1], [0, 0]], np.float32)
     if ignored < 0:
         label[1] = ignored
-    count = int((label != ignored).sum())
-    variables = [static.data(name, [3, 2], "float32") for name in ("x", "y")]
-    whole, divided = (_sigmoid_loss(paddle, variables, ignored, normalize) for normalize in (False, True))
+    counted = label != ignored
+    inputs = {slot: static.data(name, [3, 2], "float32") for slot, name in (("X", "x"), ("Label", "y"))}
+    losses = [
+        appended(
+            paddle, "sigmoid_cross_entropy_with_logits", inputs, shape=[3, 2], normalize=divided, ignore_index=index
+        )
+        for divided, index in ((False, -100), (False, ignored), (True, ignored))
+    ]
     with check.accepted("losses that are divided"):
-        plain, fetched = compiled(paddle, [whole, divided], feeds=("x", "y"), size=3).run(scores, label)
+        every, plain, fetched = compiled(paddle, losses, feeds=("x", "y"), size=3).run(scores, label)
 
     rounding = 2 * float(np.finfo(np.float32).eps)
-    least, most = (plain.astype(np.float64) / number for number in (count + 1e-5, count))
+    least, most = (plain.astype(np.float64) / number for number in (counted.sum() + 1e-5, counted.sum()))
     inside = (fetched >= least * (1 - rounding)) & (fetched <= most * (1 + rounding))
-    check.holds(inside.all(), f"the losses {plain.tolist()} of {count} labels become {fetched.tolist()}.")
-    check.equal(actual=int((plain != 0).sum()), expected=count, what="the number of losses")
+    check.identical(actual=plain, expected=np.where(counted, every, np.float32(0)), what="the losses")
+    check.holds(inside.all(), f"the losses {plain.tolist()} of {counted.sum()} labels become {fetched.tolist()}.")
+    check.equal(actual=int((plain != 0).sum()), expected=int(counted.sum()), what="the number of losses")
 
 
-def _sigmoid_loss(paddle: Any, variables: Any, ignored: int, normalize: bool) -> Any:
-    block = paddle.static.default_main_program().current_block()
-    out = block.create_var(dtype="float32", shape=[3, 2])
-    block.append_op(
-        type="sigmoid_cross_entropy_with_logits",
-        inputs=dict(zip(("X", "Label"), variables)),
-        outputs={"Out": out},
-        attrs={"normalize": normalize, "ignore_index": ignored},
-    )
-    return out
+@pytest.mark.emulator
+@pytest.mark.parametrize(("k", "shares"), [(1, [0.5, 0.25]), (2, [0.75, 0.25]), (4, [1.0, 1.0])])
+def test_the_share_of_labels_among_the_best(paddle: Any, static: Any, k: int, shares: Any) -> None:
+    """Of four samples so many have their label among the k largest scores; every micro-batch has its own share."""
+    scores, label = static.data("scores", [4, 4], "float32"), static.data("label", [4, 1], "int64")
+    accuracy = paddle.metric.accuracy(scores, label, k=k)
+    device = compiled(paddle, [accuracy], feeds=["scores", "label"], batches_per_step=2)
+    batch = np.array([[0, 3, 1, 2], [4, 3, 2, 1], [1, 2, 3, 4], [2, 0, 1, 3]], np.float32)
+    (fetched,) = device.run(np.concatenate([batch, batch]), np.array([[1], [1], [3], [1], [1], [3], [1], [1]]))
+
+    check.identical(actual=fetched.ravel(), expected=np.array(shares, np.float32), what="the accuracy")
+
+
+LENGTH, BATCH, FEATURES, HIDDEN = 3, 2, 4, 5
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_a_recurrent_layer_runs_and_trains(paddle: Any, static: Any, name: str) -> None:
+    """A layer of Paddle's makes of every sequence what is specified, and a step changes all of its weights."""
+    x = static.data("x", [BATCH, LENGTH, FEATURES], "float32")
+    layer = getattr(paddle.nn, name)(FEATURES, HIDDEN)
+    out, _ = layer(x)
+    paddle.optimizer.SGD(1.0).minimize(paddle.mean(paddle.square(out)))
+    started(paddle)
+    weights = [weight.name for weight in layer.parameters()]
+    before = [held(paddle, weight).astype(np.float64) for weight in weights]
+    device = compiled(paddle, [out], size=BATCH, training=True)
+    fed = np.random.default_rng(7).uniform(-1, 1, (BATCH, LENGTH, FEATURES)).astype(np.float32)
+    (fetched,) = device.run(fed)
+    device.sync()
+
+    op = OPS[name.lower()]
+    states = [np.zeros((1, BATCH, HIDDEN))] * (2 if name == "LSTM" else 1)
+    sample = Sample((fed.swapaxes(0, 1).astype(np.float64), *states, *before))
+    expected, *_ = op.forward(*sample.inputs)
+    limit, *_ = for_outputs(op, sample)
+    turned, what = fetched.swapaxes(0, 1), "the output of the layer"
+    check.close(actual=turned, expected=expected, tolerance=limit, what=what, dtype="float32")
+    for weight, start in zip(weights, before):
+        check.differs(actual=held(paddle, weight).astype(np.float64), other=start, what=f"the weight {weight}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-import numpy as np
 import pytest
 
 from ipu_conformance import check, frameworks
@@ -14,7 +13,7 @@ from ipu_conformance.ops.rows.loss.reduced import reduced
 from ipu_conformance.trials import judge
 from ipu_conformance.trials.bench import Bench
 
-from ..device import compiled
+from ..device import appended
 
 
 def _diag_embed(paddle: Any, x: Any, offset: int) -> Any:
@@ -35,30 +34,24 @@ def _add_n(paddle: Any, *tensors: Any) -> Any:
     return paddle.add_n(list(tensors))
 
 
-def _appended(paddle: Any, type: str, slot: str, **inputs: Any) -> Any:
+def _column(paddle: Any, type: str, slot: str, **inputs: Any) -> Any:
     """The output of an op that Paddle has no function for and that takes columns."""
     like = next(iter(inputs.values()))
-    block = paddle.static.default_main_program().current_block()
     columns = {name: paddle.reshape(x, [-1, 1]) for name, x in inputs.items()}
-    column = block.create_var(dtype=like.dtype, shape=next(iter(columns.values())).shape)
-    block.append_op(type=type, inputs=columns, outputs={slot: column})
-    return paddle.reshape(column, like.shape)
+    shape = next(iter(columns.values())).shape
+    return paddle.reshape(appended(paddle, type, columns, slot=slot, made=like.dtype, shape=shape), like.shape)
 
 
 def _rank(paddle: Any, left: Any, right: Any, label: Any) -> Any:
-    return _appended(paddle, "rank_loss", "Out", Left=left, Right=right, Label=label)
+    return _column(paddle, "rank_loss", "Out", Left=left, Right=right, Label=label)
 
 
 def _hinge(paddle: Any, scores: Any, sign: Any) -> Any:
-    return _appended(paddle, "hinge_loss", "Loss", Logits=scores, Labels=paddle.scale(sign, 0.5, 0.5))
+    return _column(paddle, "hinge_loss", "Loss", Logits=scores, Labels=paddle.scale(sign, 0.5, 0.5))
 
 
-def _cumsum(paddle: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
-    block = paddle.static.default_main_program().current_block()
-    out = block.create_var(dtype=x.dtype, shape=x.shape)
-    attributes = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "flatten": False}
-    block.append_op(type="cumsum", inputs={"X": x}, outputs={"Out": out}, attrs=attributes)
-    return out
+def _cumsum(paddle: Any, x: Any, **attributes: Any) -> Any:
+    return appended(paddle, "cumsum", {"X": x}, made=x.dtype, shape=x.shape, flatten=False, **attributes)
 
 
 def _row(op: str, call: Call, **options: Any) -> Row:
@@ -75,33 +68,6 @@ OTHERS: Mapping[str, Row] = {
     "rank_loss": _row("rank_loss", reduced(_rank)),
     "hinge_loss": _row("hinge_loss", reduced(_hinge)),
 }
-
-
-def test_an_ignored_label_has_no_loss(paddle: Any) -> None:
-    """A label that is to be ignored gives 0, and every other one its loss (``loss_ops.cc`` of an IPU build)."""
-    scores = np.array([[0.5, -2.0], [3.0, -0.25], [-1.5, 4.0]], np.float32)
-    label = np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]], np.float32)
-    kept = label >= 0
-    plain, ignoring = (_sigmoid_losses(paddle, scores, np.where(kept, label, filled), filled) for filled in (0.0, -1.0))
-
-    check.identical(actual=ignoring, expected=np.where(kept, plain, np.float32(0)), what="the losses")
-
-
-def _sigmoid_losses(paddle: Any, scores: np.ndarray, label: np.ndarray, ignored: float) -> np.ndarray:
-    paddle.enable_static()
-    main = paddle.static.Program()
-    with paddle.static.program_guard(main, paddle.static.Program()):
-        variables = {name: paddle.static.data(name, [3, 2], "float32") for name in ("x", "y")}
-        out = main.current_block().create_var(dtype="float32", shape=[3, 2])
-        main.current_block().append_op(
-            type="sigmoid_cross_entropy_with_logits",
-            inputs={"X": variables["x"], "Label": variables["y"]},
-            outputs={"Out": out},
-            attrs={"normalize": False, "ignore_index": int(ignored) if ignored else -100},
-        )
-        fetched = compiled(paddle, [out], feeds=("x", "y"), program=main).run(scores, label.astype(np.float32))
-    paddle.disable_static()
-    return fetched[0]
 
 
 WITHOUT_A_HANDLER = ("diag_embed", "diagonal", "hinge_loss")

@@ -44,28 +44,21 @@ PRINTS: Dict[str, Tuple[Dict[str, Any], int]] = {
 
 @pytest.mark.parametrize("what", PRINTS)
 def test_tensors_are_printed(paddle: Any, static: Any, capfd: pytest.CaptureFixture[str], what: str) -> None:
-    """The message and the values are printed when a tensor is computed; the phase "both" prints its gradient too."""
+    """The message and the values are printed when a tensor is computed; the phase "both" prints its gradient too.
+
+    What follows a print computes what it would without one, and gradients pass it.
+    """
     options, count = PRINTS[what]
-    run_printing(paddle, **options)
+    losses, weight = run_printing(paddle, **options)
     captured = capfd.readouterr()
     text = captured.out + captured.err
+    values = X @ START
 
     check.equal(actual=text.count(MESSAGE), expected=count, what="the number of messages that are printed")
-    for value in (X @ START).ravel().tolist():
+    for value in values.ravel().tolist():
         check.contains(actual=text, expected=f"{value:g}", what="what is printed")
-
-
-def test_a_printed_tensor_goes_on_unchanged(paddle: Any, static: Any) -> None:
-    """What follows a print computes what it would without one."""
-    loss, _ = run_printing(paddle)
-
-    # All products and sums of these values are exact in float32.
-    check.identical(actual=np.ravel(loss), expected=np.ravel(np.mean(np.square(X @ START))), what="the loss")
-
-
-def test_gradients_pass_a_print(paddle: Any, static: Any) -> None:
-    """Training through a print updates the weight by the gradient that comes through it."""
-    _, weight = run_printing(paddle, training=True)
-
-    # The mean over two rows of 2 p x is the sum of p x; all of it is exact in float32.
-    check.identical(actual=weight, expected=START - np.float32(0.125) * (X.T @ (X @ START)), what="the weight")
+    # All products and sums of these values are exact in float32; a mean over two rows of 2 p x is the sum of p x.
+    expected = [np.mean(np.square(values * (number + 1))) for number in range(options.get("batches", 1))]
+    check.identical(actual=np.ravel(losses), expected=np.array(expected, np.float32), what="the losses")
+    moved = np.float32(0.125) * (X.T @ values) if "training" in options else np.float32(0)
+    check.identical(actual=weight, expected=START - moved, what="the weight")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,19 +22,19 @@ def logarithm(paddle: Any, *, checked: bool, config: RunConfig = exact.ONE) -> D
 
 
 @pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
-@pytest.mark.parametrize("values", [[1.0, -1.0], [1.0, 0.0]], ids=["invalid", "infinite"])
-def test_a_check_stops_the_run(paddle: Any, static: Any, values: List[float], checked: bool) -> None:
+@pytest.mark.parametrize("second", [-1.0, 0.0], ids=["invalid", "infinite"])
+def test_a_check_stops_the_run(paddle: Any, static: Any, second: float, checked: bool) -> None:
     """With enable_floating_point_checks a NaN or an infinity is an error; by default it is fetched."""
     device = logarithm(paddle, checked=checked)
-    x = np.array([values], np.float32)
+    x = np.array([[1.0, second]], np.float32)
 
     if checked:
-        with check.raises(RuntimeError, what=f"the logarithm of {values}"):
+        with check.raises(RuntimeError, what=f"the logarithm of {second}"):
             device.run(x)
     else:
         (out,) = device.run(x)
         finite = np.isfinite(out).tolist()
-        check.equal(actual=finite, expected=[[True, False]], what=f"whether the logarithms of {values} are finite")
+        check.equal(actual=finite, expected=[[True, False]], what=f"whether the logarithms of {x} are finite")
         check.equal(actual=out[0, 0], expected=0.0, what="the logarithm of 1")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -39,13 +40,24 @@ def samples(count: int) -> np.ndarray:
     return (regression.samples(count) * 1.75).astype(np.float32)
 
 
-@pytest.mark.parametrize("batches", [1, 3])
-def test_every_op_is_rounded(paddle: Any, static: Any, tmp_path: Path, batches: int) -> None:
-    """The outputs are those of float16 arithmetic, in float32."""
-    x = samples(SIZE * batches)
-    out = predict(paddle, tmp_path, x, 1, SIZE, False, batches)
+WAYS: Dict[str, Tuple[type, Tuple[Any, ...], Tuple[int, ...]]] = {
+    "1": (np.float32, (1, SIZE, False, 1), (SIZE, 2)),
+    "3": (np.float32, (1, SIZE, False, 3), (3, SIZE, 2)),
+    "pipelined": (np.float32, (2, SIZE, True, 3), (3, SIZE, 2)),
+    "sharded": (np.float32, (2, SIZE, False, 3), (3, SIZE, 2)),
+    "float16": (np.float16, (1, SIZE), (SIZE, 2)),
+}
+"""The type of the input, what the IPU is enabled with, and the shape of the output."""
 
-    check.identical(actual=out.reshape(-1, 2), expected=specified(x), what="the output")
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.ipus(WAYS[way][1][0])) for way in WAYS])
+def test_every_op_is_rounded(paddle: Any, static: Any, tmp_path: Path, way: str) -> None:
+    """The outputs are those of float16 arithmetic, in float32, whatever the input is, and however IPUs share it."""
+    dtype, enabling, shape = WAYS[way]
+    x = samples(math.prod(shape[:-1]))
+    out = predict(paddle, tmp_path, x.astype(dtype), *enabling)
+
+    check.identical(actual=out, expected=specified(x).reshape(shape), what="the output")
 
 
 @pytest.mark.parametrize("fp16", [True, False])
@@ -54,23 +66,6 @@ def test_only_asking_for_float16_gives_it(paddle: Any, static: Any, tmp_path: Pa
     out = predict(paddle, tmp_path, samples(SIZE), 1, SIZE, fp16=fp16)
 
     check.equal(actual=bool((out % 2 == 0).all()), expected=fp16, what=f"whether all of {out.tolist()} are even")
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("pipelined", [True, False])
-def test_stages_hand_on_float16(paddle: Any, static: Any, tmp_path: Path, pipelined: bool) -> None:
-    """Spread over two IPUs the outputs are the same."""
-    x = samples(SIZE * 3)
-    out = predict(paddle, tmp_path, x, 2, SIZE, pipelined, 3)
-
-    check.identical(actual=out, expected=specified(x).reshape(3, SIZE, 2), what="the output")
-
-
-def test_float16_inputs_are_taken(paddle: Any, static: Any, tmp_path: Path) -> None:
-    """An input in float16 gives what the same values in float32 give."""
-    out = predict(paddle, tmp_path, samples(SIZE).astype(np.float16), 1, SIZE)
-
-    check.identical(actual=out, expected=specified(samples(SIZE)), what="the output")
 
 
 def test_integers_stay_integers(paddle: Any, static: Any, tmp_path: Path) -> None:

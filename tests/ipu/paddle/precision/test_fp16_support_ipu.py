@@ -1,10 +1,10 @@
-"""Programs in float16: every op's result is rounded, to nearest even, and the host gets float16."""
+"""Programs in float16, in whole or in part: every op's result is rounded to nearest even, and fetched in float16."""
 
 from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from ipu_conformance.oracle.tolerance.ops import Tolerance
 
 from .. import regression
 from ..device import compiled
-from ..regression import RATE, START, float32, half, odd, targets
+from ..regression import RATE, START, float32, half, half_step, odd, targets
 
 HALF = np.float16
 PAST = 2048.0
@@ -30,56 +30,85 @@ def infer(paddle: Any, build: Callable[[Any], Any], x: np.ndarray, *, feed: str 
     return compiled(paddle, [out], size=len(x), enable_fp16=True, **options).run(x.astype(feed))[0]
 
 
+# Below a tie, a tie to the even number below, above a tie, ties to the even number above, and so on.
 ADDENDS = [0.5, 1.0, 1.5, 2.5, 3.0, 5.0, 7.0, 6.999]
-"""Below a tie, a tie to the even number below, above a tie, ties to the even number above, and so on."""
+Row = Tuple[Callable[[Any], Any], List[float], List[float], Dict[str, Any]]
+VALUES: Dict[str, Row] = {
+    # 2048 + x - 2048 is x rounded to an even number: the nearest, and of two the one whose half is even.
+    **{
+        f"sums-{feed}": (lambda v: (v + PAST) - PAST, ADDENDS, [0, 0, 2, 2, 4, 4, 8, 8], {"feed": feed})
+        for feed in ("float32", "float16")
+    },
+    # Below 2^-14 float16 has fewer and fewer bits, down to 2^-24, and nothing becomes zero above that.
+    "small": (
+        lambda v: (v * 2.0**-19) * 2.0**15,
+        [2.0**-4, 3 * 2.0**-5, 5 * 2.0**-6, 2.0**-7],
+        [2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0],
+        {},
+    ),
+    # A result beyond the range is the largest value.
+    "overflow": (lambda v: v * v, [300.0, -3.0], [65504.0, 9.0], {}),
+}
 
 
-@pytest.mark.parametrize("feed", ["float32", "float16"])
-def test_sums_are_rounded_to_nearest_even(paddle: Any, static: Any, feed: str) -> None:
-    """2048 + x - 2048 is x rounded to an even number: the nearest, and of two the one whose half is even."""
-    sums = infer(paddle, lambda v: (v + PAST) - PAST, np.array([ADDENDS], np.float32), feed=feed)
+@pytest.mark.parametrize("what", VALUES)
+def test_values_are_rounded_to_nearest_even(paddle: Any, static: Any, what: str) -> None:
+    """Sums and small values have the bits of float16, and what overflows saturates."""
+    build, x, expected, options = VALUES[what]
+    rounded = infer(paddle, build, np.array([x], np.float32), **options)
 
-    expected = np.array([[0, 0, 2, 2, 4, 4, 8, 8]], HALF)
-    check.identical(actual=sums, expected=expected, what=f"{ADDENDS} + 2048 - 2048")
-
-
-def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any) -> None:
-    """What is fed in float32 to a float16 variable arrives rounded to nearest even."""
-    x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12]], np.float32)
-    variable = static.data("x", [1, 3], "float16")
-    wide = paddle.cast(variable, "float32") * 1.5
-    (fetched,) = compiled(paddle, [wide], size=1).run(x)
-
-    check.identical(actual=fetched, expected=float32([[1.5, 1.5 * (1 + 2.0**-9), 1.5]]), what="the feed times 1.5")
+    check.identical(actual=rounded, expected=np.array([expected], HALF), what=f"what becomes of {x}")
 
 
-def test_small_values_lose_bits_gradually(paddle: Any, static: Any) -> None:
-    """Below 2^-14 float16 has fewer and fewer bits, down to 2^-24, and nothing becomes zero above that."""
-    x = np.array([[2.0**-4, 3.0 * 2.0**-5, 5.0 * 2.0**-6, 2.0**-7]], np.float32)
-    out = infer(paddle, lambda v: (v * 2.0**-19) * 2.0**15, x)
-
-    check.identical(actual=out, expected=np.array([[2.0**-8, 3 * 2.0**-9, 2.0**-8, 0.0]], HALF), what="the output")
-
-
-def test_overflow_saturates(paddle: Any, static: Any) -> None:
-    """A result beyond the range of float16 is its largest value."""
-    squares = infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32))
-
-    check.identical(actual=squares, expected=np.array([[65504.0, 9.0]], HALF), what="the square of 300 and -3")
-
-
-def test_overflow_stops_a_checked_program(paddle: Any, static: Any) -> None:
-    """With enable_floating_point_checks, overflow is an error."""
-    with check.raises(RuntimeError, what="the square of 300 in float16"):
-        infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), enable_floating_point_checks=True)
-
-
-def test_overflow_stops_a_checked_program_that_rounds_at_random(paddle: Any, static: Any) -> None:
-    """With enable_floating_point_checks, overflow is an error under stochastic rounding, too."""
-    checked: Dict[str, Any] = {"enable_floating_point_checks": True, "enable_stochastic_rounding": True}
+@pytest.mark.parametrize("random", [False, True])
+def test_overflow_stops_a_checked_program(paddle: Any, static: Any, random: bool) -> None:
+    """With enable_floating_point_checks, overflow is an error, under stochastic rounding, too."""
+    checked: Dict[str, Any] = {"enable_floating_point_checks": True, "enable_stochastic_rounding": random}
 
     with check.raises(RuntimeError, what="the square of 300 in float16"):
         infer(paddle, lambda v: v * v, np.array([[300.0, -3.0]], np.float32), **checked)
+
+
+@pytest.mark.parametrize("declared", ["float16", "float32"])
+def test_float32_arrays_are_rounded_on_their_way(paddle: Any, static: Any, declared: str) -> None:
+    """A float32 array that is fed to a float16 variable, or cast to it, is rounded to nearest even for good."""
+    x = np.array([[1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12, 1 + 2.0**-10]], np.float32)
+    variable = static.data("x", [1, 4], declared)
+    narrow = variable if declared == "float16" else paddle.cast(variable, "float16")
+    (fetched,) = compiled(paddle, [paddle.cast(narrow, "float32") * 1.5], size=1).run(x)
+
+    expected = float32([[1.5, 1.5 * (1 + 2.0**-9), 1.5, 1.5 * (1 + 2.0**-10)]])
+    check.identical(actual=fetched, expected=expected, what="the feed times 1.5")
+
+
+def test_ops_outside_of_the_guard_stay_float32(paddle: Any, static: Any) -> None:
+    """With fp16_guard only what was built inside it is float16."""
+    x = np.array([[1 + 2.0**-10, 3.0]], np.float32)
+    variable = static.data("x", [1, 2], "float32")
+    wide = variable * variable
+    with static.amp.fp16_guard():
+        narrow = wide + 2048.0
+    lists = static.amp.CustomOpLists()
+    lists.unsupported_list = set()
+    static.amp.cast_model_to_fp16(static.default_main_program(), lists, use_fp16_guard=True)
+    squares, sums = compiled(paddle, [wide, narrow], size=1).run(x)
+
+    check.identical(actual=squares, expected=x * x, what="the square outside of the guard")
+    sums_in_half = (half(x.astype(np.float64) ** 2) + 2048).astype(HALF)
+    check.identical(actual=sums, expected=sums_in_half, what="the sum inside the guard")
+
+
+def test_listed_ops_stay_float32(paddle: Any, static: Any) -> None:
+    """An op of the unsupported list computes in float32 between float16 ones."""
+    x = np.array([[3.0, 5.0]], np.float32)
+    variable = static.data("x", [1, 2], "float32")
+    out = paddle.square(variable) + 0.25
+    lists = static.amp.CustomOpLists()
+    lists.unsupported_list = {"scale"}
+    regression.to_half(paddle, lists)
+    (fetched,) = compiled(paddle, [out * 1.0], size=1).run(x * 30)
+
+    check.identical(actual=fetched, expected=float32(half((x.astype(np.float64) * 30) ** 2) + 0.25), what="the output")
 
 
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -104,38 +133,38 @@ def test_each_op_of_a_chain_is_rounded(paddle: Any, static: Any, chain: str) -> 
     check.identical(actual=infer(paddle, applied, x), expected=expected, what=f"the result of {chain}")
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "sqrt", "log", "softmax", "matmul", "mean"])
+OPS: Dict[str, Tuple[Callable[[Any, Any], Any], Callable[[np.ndarray], np.ndarray]]] = {
+    "exp": (lambda paddle, v: paddle.exp(v), np.exp),
+    "tanh": (lambda paddle, v: paddle.tanh(v), np.tanh),
+    "sqrt": (lambda paddle, v: paddle.sqrt(v), np.sqrt),
+    "log": (lambda paddle, v: paddle.log(v), np.log),
+    "softmax": (
+        lambda paddle, v: paddle.nn.functional.softmax(v),
+        lambda v: np.exp(v) / np.exp(v).sum(axis=1, keepdims=True),
+    ),
+    "matmul": (lambda paddle, v: paddle.matmul(v, v, transpose_y=True), lambda v: v @ v.T),
+    "mean": (lambda paddle, v: paddle.mean(v, axis=1), lambda v: v.mean(axis=1)),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
 def test_an_op_rounds_once(paddle: Any, static: Any, name: str) -> None:
     """Inside an op nothing is rounded to float16: its result is within one spacing of the exact one.
 
     Half a spacing is the rounding of the result; the other half covers ways of computing in float32.
     """
     x = np.linspace(0.5, 2.0, 24, dtype=np.float32).reshape(3, 8)
-    exact = half(x)
-
-    functional = paddle.nn.functional
-    rows: Dict[str, Tuple[Callable[[Any], Any], np.ndarray]] = {
-        "exp": (paddle.exp, np.exp(exact)),
-        "tanh": (paddle.tanh, np.tanh(exact)),
-        "sqrt": (paddle.sqrt, np.sqrt(exact)),
-        "log": (paddle.log, np.log(exact)),
-        "softmax": (functional.softmax, np.exp(exact) / np.exp(exact).sum(axis=1, keepdims=True)),
-        "matmul": (lambda v: paddle.matmul(v, v, transpose_y=True), exact @ exact.T),
-        "mean": (lambda v: paddle.mean(v, axis=1), exact.mean(axis=1)),
-    }
-    build, expected = rows[name]
+    build, exactly = OPS[name]
+    expected = exactly(half(x))
     spacing = np.spacing(np.abs(expected).astype(HALF)).astype(np.float64)
     tolerance = Tolerance(spacing, "a spacing of float16", 0.0)
+    rounded = infer(paddle, lambda v: build(paddle, v), x)
 
-    check.close(actual=infer(paddle, build, x), expected=expected, tolerance=tolerance, what=name, dtype=HALF)
+    check.close(actual=rounded, expected=expected, tolerance=tolerance, what=name, dtype=HALF)
 
 
 MAKERS: Dict[str, Callable[[Any, Any], Any]] = {
-    "tanh": lambda paddle, v: paddle.tanh(v),
-    "exp": lambda paddle, v: paddle.exp(v),
-    "softmax": lambda paddle, v: paddle.nn.functional.softmax(v),
-    "matmul": lambda paddle, v: paddle.matmul(v, v, transpose_y=True),
-    "mean": lambda paddle, v: paddle.mean(v, axis=1),
+    **{name: build for name, (build, _) in OPS.items()},
     "sum": lambda paddle, v: paddle.add_n([v, v * 0.3125, v * 0.0703125]),
 }
 
@@ -164,21 +193,16 @@ def train(paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rate: flo
     return fetched, device.value("w")
 
 
-def specified(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Output, loss and gradient with every op's result rounded, forwards and backwards."""
-    out = half(half(x) * half(weight))
-    off = half(out - half(y))
-    loss = half(half(off * off).mean())
-    seed = half(np.full(off.shape, 1.0 / off.size))
-    back = half(2 * off * seed)
-    return out, loss, half((back * half(x)).sum(axis=0))
+@pytest.mark.parametrize(("when", "scaling"), [("before", 1.0), ("after", 1.0), ("after", 4.0), ("after", 512.0)])
+def test_a_step_rounds_forwards_backwards_and_in_the_update(
+    paddle: Any, static: Any, when: str, scaling: float
+) -> None:
+    """Outputs and loss are the specified float16; the weight is float16 if it was cast before the optimizer.
 
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_step_rounds_forwards_backwards_and_in_the_update(paddle: Any, static: Any, when: str) -> None:
-    """Outputs and loss are the specified float16; the weight is float16 if it was cast before the optimizer."""
-    ((out, loss),), weight = train(paddle, when)
-    expected_out, expected_loss, gradient = specified(odd(4), targets(4), START)
+    Scaling the loss by a power of two changes nothing.
+    """
+    ((out, loss),), weight = train(paddle, when, loss_scaling=scaling)
+    expected_out, expected_loss, gradient = half_step(odd(4), targets(4), START)
     stepped = START - RATE * gradient
 
     check.identical(actual=out, expected=expected_out.astype(HALF), what="the output")
@@ -214,15 +238,6 @@ def test_loss_scaling_saves_small_gradients(paddle: Any, static: Any, when: str,
     check.equal(actual=device.value("w").tolist(), expected=[-(2.0**-6) if scaling > 1 else 0.0], what="the weight")
 
 
-@pytest.mark.parametrize("scaling", [4.0, 512.0])
-def test_loss_scaling_cancels_where_nothing_is_lost(paddle: Any, static: Any, scaling: float) -> None:
-    """Scaling by a power of two does not change the trained weight."""
-    _, weight = train(paddle, "after", loss_scaling=scaling)
-    *_, gradient = specified(odd(4), targets(4), START)
-
-    check.identical(actual=weight, expected=float32(START - RATE * gradient), what="the weight")
-
-
 FACTORS: Dict[str, Tuple[int, Dict[str, Any]]] = {
     "batches": (3, {"batches_per_step": 3}),
     "accumulation": (4, {"enable_gradient_accumulation": True, "accumulation_factor": 4}),
@@ -238,7 +253,7 @@ def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> 
     ((outputs, losses),), _ = train(paddle, "after", **options)
     weight, steps = START, []
     for turn in range(count):
-        steps.append(specified(odd(4, 4 * turn), targets(4, 4 * turn), weight))
+        steps.append(half_step(odd(4, 4 * turn), targets(4, 4 * turn), weight))
         if factor == "batches":  # each meets the weight of the one before
             weight = float32(weight - RATE * steps[-1][2])
 
@@ -256,7 +271,7 @@ def test_stages_hand_on_float16(paddle: Any, static: Any, pipelined: bool) -> No
     if pipelined:
         options.update(enable_pipelining=True)
     ((outputs, _),), weight = train(paddle, "by hand", cut=True, **options, **accumulating)
-    parts = [specified(odd(4, 4 * turn), targets(4, 4 * turn), START) for turn in range(4)]
+    parts = [half_step(odd(4, 4 * turn), targets(4, 4 * turn), START) for turn in range(4)]
     gradient = np.mean([part[2] for part in parts], axis=0)
 
     expected = np.array([out for out, *_ in parts], HALF)
