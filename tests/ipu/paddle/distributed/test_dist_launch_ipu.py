@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("ipu_build")
 
 
 def arguments(
-    *, devices: int = 4, hosts: str = "localhost", processes: int = 2, ipus: int = 1, program: str = "train.py",
+    *, devices: Any = 4, hosts: str = "localhost", processes: int = 2, ipus: int = 1, program: str = "train.py",
     rest: Sequence[str] = (),
 ) -> List[str]:  # fmt: skip
     """The words after ``python -m paddle.distributed.launch``."""
@@ -68,12 +68,6 @@ def value(words: List[str], flag: str) -> str:
     return values[0]
 
 
-def check_flags(words: List[str], expected: Dict[str, str]) -> None:
-    """Each flag is set once, to its value."""
-    for flag, text in expected.items():
-        check.equal(actual=value(words, flag), expected=text, what=f"--{flag}")
-
-
 def exported(words: str) -> Dict[str, str]:
     """The variables that are exported with -x."""
     parts = words.split()
@@ -97,42 +91,25 @@ def test_the_word_ipu_chooses_the_controller(launched: Any) -> None:
 @pytest.mark.parametrize(
     ("devices", "hosts", "processes", "ipus"),
     [
-        (4, "localhost", 2, 1),
-        (4, "localhost", 1, 2),
-        (12, "localhost", 3, 2),
-        (16, "a,b", 2, 1),
-        (24, "a,b,c", 2, 4),
-        (8, "a, b", 1, 4),
+        (4, "localhost", 2, 1), (4, "localhost", 1, 2), (12, "localhost", 3, 2), (16, "a,b", 2, 1), (24, "a,b,c", 2, 4),
+        (8, "a, b", 1, 4), (8, "localhost", 1, 1), (8, "localhost", 4, 1), (8, "a,b", 2, 1), (8, "a,b,c,d", 1, 1),
     ],
-)
+)  # fmt: skip
 def test_instances_and_replicas_follow_from_the_numbers(
     launched: Any, devices: int, hosts: str, processes: int, ipus: int
 ) -> None:
-    """Replicas are devices over IPUs per replica, instances are hosts times processes per host."""
+    """Replicas are devices over IPUs per replica, instances are hosts times processes per host.
+
+    The partition is used as it is, and the topology is printed. An instance is told its number, its number on its host
+    and its host's endpoint; all are told all endpoints.
+    """
     words = command(launched(arguments(devices=devices, hosts=hosts, processes=processes, ipus=ipus)))
     names = hosts.replace(" ", "").split(",")
-    numbers = {"num-replicas": devices // ipus, "num-instances": len(names) * processes, "ipus-per-replica": ipus}
-    expected = {"host": ",".join(names), **{flag: str(number) for flag, number in numbers.items()}}
-
-    check.equal(actual=words[0], expected="poprun", what="the command")
-    check_flags(words, expected)
-    numbered = list(range(len(names) * processes))
-    check.equal(actual=sorted(instances(words)), expected=numbered, what="the list of instances")
-
-
-def test_the_partition_and_its_server_are_named(launched: Any) -> None:
-    """The partition is used as it is, and the topology is printed."""
-    words = command(launched(arguments()))
-
-    check_flags(words, {"vipu-partition": "pod", "vipu-server-host": "10.0.0.1"})
-    check_flags(words, {"update-partition": "no", "print-topology": "yes"})
-
-
-@pytest.mark.parametrize(("hosts", "processes"), [("localhost", 1), ("localhost", 4), ("a,b", 2), ("a,b,c,d", 1)])
-def test_every_instance_knows_its_rank(launched: Any, hosts: str, processes: int) -> None:
-    """An instance is told its number, its number on its host and its host's endpoint; all are told all endpoints."""
-    words = command(launched(arguments(devices=8, hosts=hosts, processes=processes)))
-    names = hosts.split(",")
+    flags = {
+        "host": ",".join(names), "num-replicas": str(devices // ipus), "num-instances": str(len(names) * processes),
+        "ipus-per-replica": str(ipus), "vipu-partition": "pod", "vipu-server-host": "10.0.0.1",
+        "update-partition": "no", "print-topology": "yes",
+    }  # fmt: skip
     expected = {
         host * processes + rank: {
             "PADDLE_TRAINER_ID": str(host * processes + rank),
@@ -142,12 +119,11 @@ def test_every_instance_knows_its_rank(launched: Any, hosts: str, processes: int
         for host, name in enumerate(names)
         for rank in range(processes)
     }
+    endpoints = ",".join(f"{name}:8090" for name in names)
+    shared = {"PADDLE_TRAINERS_NUM": str(len(expected)), "PADDLE_TRAINER_ENDPOINTS": endpoints}
 
-    shared = {
-        "PADDLE_TRAINERS_NUM": str(len(expected)),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(f"{name}:8090" for name in names),
-    }
-
+    check.equal(actual=words[0], expected="poprun", what="the command")
+    check.equal(actual={flag: value(words, flag) for flag in flags}, expected=flags, what="the table of flags")
     check.equal(actual=instances(words), expected=expected, what="the environment of each instance")
     exports = exported(value(words, "mpi-local-args"))
     check.equal(actual=exports, expected=shared, what="the environment of all instances")
@@ -175,27 +151,28 @@ def test_the_program_and_its_arguments_stand_last(launched: Any, rest: List[str]
     check.equal(actual=words[-len(expected) :], expected=expected, what="the end of poprun's command line")
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"devices": 5, "ipus": 2}, "The number of IPUs:5 mod the number of IPUs per replica:2 must == 0"),
-        ({"devices": 6, "processes": 4}, "The number of replicas:6 mod the number of processes:4 must == 0"),
-        ({"devices": 8, "processes": 3, "hosts": "a,b"}, "The number of replicas:8 mod the number of processes:6"),
-    ],
-    ids=["IPUs", "replicas", "replicas on two hosts"],
-)
-def test_numbers_that_do_not_divide_are_refused(launched: Any, given: Dict[str, Any], sentence: str) -> None:
-    """IPUs are shared equally by replicas, and replicas by processes."""
+REFUSED: Dict[str, Any] = {
+    "IPUs": (
+        {"devices": 5, "ipus": 2}, AssertionError,
+        "The number of IPUs:5 mod the number of IPUs per replica:2 must == 0",
+    ),
+    "replicas": (
+        {"devices": 6, "processes": 4}, AssertionError,
+        "The number of replicas:6 mod the number of processes:4 must == 0",
+    ),
+    "replicas on two hosts": (
+        {"devices": 8, "processes": 3, "hosts": "a,b"}, AssertionError,
+        "The number of replicas:8 mod the number of processes:6",
+    ),
+    **{devices: ({"devices": devices}, ValueError, "invalid literal") for devices in ("four", "0,1", "")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "error", "sentence"), REFUSED.values(), ids=list(REFUSED))
+def test_numbers_that_do_not_divide_are_refused(launched: Any, given: Any, error: Any, sentence: str) -> None:
+    """IPUs are shared equally by replicas, and replicas by processes; --devices is how many there are, not which."""
     controller = launched(arguments(**given))
-    with check.raises(AssertionError, match=sentence, what=f"a launch with {given}"):
-        controller.replace_training_script()
-
-
-@pytest.mark.parametrize("devices", ["four", "0,1", ""])
-def test_devices_are_a_number(launched: Any, devices: str) -> None:
-    """--devices is how many IPUs there are, not which."""
-    controller = launched(["--devices", devices, *arguments()[2:]])
-    with check.raises(ValueError, match="invalid literal", what=f"--devices {devices!r}"):
+    with check.raises(error, match=sentence, what=f"a launch with {given}"):
         controller.replace_training_script()
 
 

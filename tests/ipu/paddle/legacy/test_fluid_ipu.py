@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import operator
+import re
 from pathlib import Path
 from typing import Any, Callable, Mapping, Tuple
 
@@ -19,6 +21,8 @@ pytestmark = pytest.mark.emulator
 X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)
 Y = np.array([[2, 4, -8], [0.5, 1, 2]], np.float32)
 IMAGE = np.arange(-8, 24, dtype=np.float32).reshape(2, 1, 4, 4)
+WINDOWS = IMAGE.reshape(2, 1, 2, 2, 2, 2).swapaxes(3, 4).reshape(2, 1, 2, 2, 4)
+"""The windows of 2 x 2, which do not overlap."""
 
 
 @pytest.fixture
@@ -27,9 +31,11 @@ def fluid(static: Any) -> Any:
     return importlib.import_module("paddle.fluid")
 
 
-def _windows(image: np.ndarray) -> np.ndarray:
-    """The windows of 2 x 2, which do not overlap."""
-    return image.reshape(2, 1, 2, 2, 2, 2).swapaxes(3, 4).reshape(2, 1, 2, 2, 4)
+def _scaled(fluid: Any, x: Any) -> Any:
+    """The product of a feed and the weight of the exact regression."""
+    start = fluid.initializer.NumpyArrayInitializer(START.astype(np.float32))
+    weight = fluid.layers.create_parameter([2], "float32", name="w", default_initializer=start)
+    return fluid.layers.elementwise_mul(x, weight)
 
 
 Layer = Callable[[Any, Any, Any], Any]
@@ -100,8 +106,8 @@ def test_an_old_layer_computes_what_it_says(paddle: Any, fluid: Any, name: str) 
 
 
 POOLS: Mapping[str, Tuple[Mapping[str, Any], np.ndarray]] = {
-    "max": ({"pool_size": 2, "pool_stride": 2}, _windows(IMAGE).max(-1)),
-    "avg": ({"pool_size": [2, 2], "pool_type": "avg", "pool_stride": 2, "use_cudnn": False}, _windows(IMAGE).mean(-1)),
+    "max": ({"pool_size": 2, "pool_stride": 2}, WINDOWS.max(-1)),
+    "avg": ({"pool_size": [2, 2], "pool_type": "avg", "pool_stride": 2, "use_cudnn": False}, WINDOWS.mean(-1)),
     "global": ({"pool_type": "avg", "global_pooling": True}, IMAGE.mean((2, 3), keepdims=True)),
 }
 
@@ -132,10 +138,7 @@ def test_a_feed_of_old_has_its_batch_in_front(fluid: Any) -> None:
 def test_an_optimizer_of_old_makes_the_oracle_s_step(paddle: Any, fluid: Any, name: str) -> None:
     """A program that is written in old names trains like the exact regression."""
     x, y = (fluid.layers.data(feed, [2]) for feed in ("x", "y"))
-    start = fluid.initializer.NumpyArrayInitializer(START.astype(np.float32))
-    weight = fluid.layers.create_parameter([2], "float32", name="w", default_initializer=start)
-    out = fluid.layers.elementwise_mul(x, weight)
-    cost = fluid.layers.mean(fluid.layers.square_error_cost(out, y))
+    cost = fluid.layers.mean(fluid.layers.square_error_cost(_scaled(fluid, x), y))
     getattr(fluid.optimizer, name)(learning_rate=RATE).minimize(cost)
     started(paddle)
     device = compiled(paddle, [cost], feeds=("x", "y"), training=True)
@@ -197,26 +200,38 @@ def test_a_decay_of_old_counts_runs(paddle: Any, fluid: Any, name: str) -> None:
     check.identical(actual=np.stack(seen), expected=float32(expected), what="the weight after each run")
 
 
-def test_a_decay_of_old_needs_a_program(paddle: Any, fluid: Any) -> None:
-    """In dynamic mode a decay is refused in one sentence."""
-    paddle.disable_static()
-    with check.raises(NotImplementedError, match=r"use a scheduler of paddle\.optimizer\.lr", what="a dynamic decay"):
-        fluid.layers.noam_decay(4, 4)
+REFUSED: Mapping[str, Tuple[Callable[[Any], Any], Any, str]] = {
+    # In dynamic mode a decay is refused.
+    "decay": (lambda fluid: fluid.layers.noam_decay(4, 4), NotImplementedError, "a scheduler of paddle.optimizer.lr"),
+    # Each interval needs a value.
+    "pieces": (
+        lambda fluid: fluid.layers.learning_rate_scheduler.piecewise_decay([1, 3], [8.0, 4.0]),
+        ValueError, "2 values for 2 boundaries",
+    ),
+    **{
+        name: (
+            operator.attrgetter(f"layers.{name}"),
+            AttributeError, f"paddle.fluid.layers.{name} is a name of Paddle's old API",
+        )
+        for name in ("dynamic_lstm", "StaticRNN")
+    },
+}  # fmt: skip
 
 
-def test_pieces_have_a_value_more_than_boundaries(fluid: Any) -> None:
-    """piecewise_decay needs a value for each interval."""
-    with check.raises(ValueError, match="2 values for 2 boundaries", what="piecewise_decay"):
-        fluid.layers.learning_rate_scheduler.piecewise_decay([1, 3], [8.0, 4.0])
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_paddle_no_longer_has_is_one_sentence(paddle: Any, fluid: Any, what: str) -> None:
+    """A name without an equivalent is refused by name, and so is a call that no longer works."""
+    ask, error, sentence = REFUSED[what]
+    if what == "decay":
+        paddle.disable_static()
+    with check.raises(error, match=re.escape(sentence), what=what):
+        ask(fluid)
 
 
 @pytest.mark.parametrize("files", [{}, {"model_filename": "model", "params_filename": "params"}], ids=["many", "two"])
 def test_an_inference_model_of_old_comes_back(paddle: Any, fluid: Any, tmp_path: Path, files: Any) -> None:
     """A saved folder has the model, its feeds, its targets and its weights, which the device computes with."""
-    x = fluid.data("x", [3, 2], "float32")
-    start = fluid.initializer.NumpyArrayInitializer(START.astype(np.float32))
-    weight = fluid.layers.create_parameter([2], "float32", name="w", default_initializer=start)
-    out = fluid.layers.elementwise_mul(x, weight)
+    out = _scaled(fluid, fluid.data("x", [3, 2], "float32"))
     executor = started(paddle)
     names = fluid.io.save_inference_model(str(tmp_path), ["x"], [out], executor, **files)
     with fluid.scope_guard(fluid.core.Scope()):
@@ -252,13 +267,6 @@ def test_the_classes_for_ipus_have_their_old_places(paddle: Any, fluid: Any) -> 
 
     check.holds(all(one is other for one, other in zip(old, now)), f"{old} are other classes than {now}.")
     check.holds(paddle.fluid is fluid, "paddle.fluid is another module than the one that is imported.")
-
-
-@pytest.mark.parametrize("name", ["dynamic_lstm", "StaticRNN"])
-def test_what_paddle_no_longer_has_is_one_sentence(fluid: Any, name: str) -> None:
-    """A name without an equivalent is refused by name."""
-    with check.raises(AttributeError, match=rf"paddle\.fluid\.layers\.{name} is a name of Paddle's old API", what=name):
-        getattr(fluid.layers, name)
 
 
 def test_a_dynamic_layer_of_old_is_activated(paddle: Any, fluid: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -10,9 +10,8 @@ import pytest
 from ipu_conformance import check
 
 from .. import device
-from ..compiling import Compiling, shard
+from ..compiling import Compiling, Shard, shard
 
-LAST = "avg_shard_pass"
 HALVES = [(0, 0), (0, 0), (1, 1), (1, 1)]
 """The index and stage of four ops on two IPUs."""
 
@@ -25,10 +24,9 @@ def chain(paddle: Any, ops: int) -> Any:
     return x
 
 
-def compiled(paddle: Any, ops: int, **options: Any) -> Compiling:
-    """The chain after the pass."""
-    last = chain(paddle, ops)
-    return Compiling(paddle, ["x"], [last.name], is_training=False, **options).upto(LAST)
+def shards(paddle: Any, last: Any, **options: Any) -> List[Shard]:
+    """The index and stage of each op after the pass."""
+    return Compiling(paddle, ["x"], [last.name], is_training=False, **options).upto("avg_shard_pass").shards
 
 
 def cut(ops: int, ipus: int) -> List[int]:
@@ -37,58 +35,41 @@ def cut(ops: int, ipus: int) -> List[int]:
     return sorted([ipu for ipu in range(ipus) for _ in range(length)] + [ipus - 1] * (ops - length * ipus))
 
 
-@pytest.mark.parametrize("ipus", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("ops", [5, 7, 8, 11])
-def test_runs_are_equally_long_and_the_last_takes_the_rest(static: Any, paddle: Any, ops: int, ipus: int) -> None:
-    """Every (ops // IPUs) ops the next index begins; ops that are left over stay on the last IPU."""
-    indices = [index for index, _ in compiled(paddle, ops, num_ipus=ipus, need_avg_shard=True).shards]
-
-    check.equal(actual=indices, expected=cut(ops, ipus), what=f"the index of each of {ops} ops")
+WHOLE = [(ops, ipus, 1) for ops in (5, 7, 8, 11) for ipus in (1, 2, 3, 4, 5)]
 
 
-@pytest.mark.parametrize("ipus", [2, 3])
-def test_stages_are_the_indices(static: Any, paddle: Any, ipus: int) -> None:
-    """Stage and index of every op are the same number."""
-    shards = compiled(paddle, 7, num_ipus=ipus, need_avg_shard=True).shards
+@pytest.mark.parametrize(("ops", "ipus", "replicas"), [*WHOLE, (11, 2, 2), (11, 4, 2), (11, 6, 3), (11, 6, 2)])
+def test_runs_are_equally_long_and_the_last_takes_the_rest(
+    static: Any, paddle: Any, ops: int, ipus: int, replicas: int
+) -> None:
+    """Every (ops // IPUs of a replica) ops the next index and stage begin; the last IPU takes the ops left over."""
+    options = {"num_ipus": ipus, "enable_replicated_graphs": replicas > 1, "replicated_graph_count": replicas}
+    placed = shards(paddle, chain(paddle, ops), need_avg_shard=True, **options)
 
-    check.equal(actual=shards, expected=[(ipu, ipu) for ipu in cut(7, ipus)], what="the index and stage of each op")
-
-
-@pytest.mark.parametrize(("ipus", "replicas"), [(2, 2), (4, 2), (6, 3), (6, 2)])
-def test_replicas_share_the_ipus(static: Any, paddle: Any, ipus: int, replicas: int) -> None:
-    """A replica's ops are cut for its own IPUs, not for those of all replicas."""
-    options = {"num_ipus": ipus, "enable_replicated_graphs": True, "replicated_graph_count": replicas}
-    indices = [index for index, _ in compiled(paddle, 11, need_avg_shard=True, **options).shards]
-
-    check.equal(actual=indices, expected=cut(11, ipus // replicas), what="the index of each op")
+    expected = [(ipu, ipu) for ipu in cut(ops, ipus // replicas)]
+    check.equal(actual=placed, expected=expected, what=f"the index and stage of each of {ops} ops")
 
 
-@pytest.mark.parametrize("ipus", [1, 4])
-def test_nothing_is_cut_unasked(static: Any, paddle: Any, ipus: int) -> None:
-    """Without ``need_avg_shard`` no op gets an index or a stage."""
-    shards = compiled(paddle, 5, num_ipus=ipus).shards
-
-    check.equal(actual=shards, expected=[(None, None)] * 5, what="the index and stage of each op")
-
-
-def test_shards_of_the_user_are_kept_unasked(static: Any, paddle: Any) -> None:
-    """Without ``need_avg_shard`` ops keep what a guard wrote."""
-    x = paddle.static.data("x", [None, 3], "float32")
-    with paddle.static.ipu_shard_guard(3, 1):
-        x = paddle.exp(x)
-    x = paddle.tanh(x)
-    shards = Compiling(paddle, ["x"], [x.name], is_training=False).upto(LAST).shards
-
-    check.equal(actual=shards, expected=[(3, 1), (None, None)], what="the index and stage of each op")
+USERS: Dict[str, Tuple[int, Dict[str, Any], List[Shard]]] = {
+    "1 IPU": (0, {"num_ipus": 1}, [(None, None)] * 4),
+    "4 IPUs": (0, {"num_ipus": 4}, [(None, None)] * 4),
+    "kept": (1, {}, [(3, 1), (None, None), (None, None), (None, None)]),
+    "replaced": (4, {"num_ipus": 2, "need_avg_shard": True}, HALVES),
+}
+"""How many of four ops a guard encloses, the options, and the index and stage of each op."""
 
 
-def test_shards_of_the_user_are_replaced(static: Any, paddle: Any) -> None:
-    """With ``need_avg_shard`` the cut replaces what a guard wrote."""
-    with paddle.static.ipu_shard_guard(3, 5):
-        last = chain(paddle, 4)
-    compiling = Compiling(paddle, ["x"], [last.name], is_training=False, num_ipus=2, need_avg_shard=True).upto(LAST)
+@pytest.mark.parametrize(("guarded", "options", "expected"), USERS.values(), ids=list(USERS))
+def test_shards_of_the_user_are_kept_unasked(
+    static: Any, paddle: Any, guarded: int, options: Any, expected: List[Shard]
+) -> None:
+    """Without ``need_avg_shard`` ops keep what a guard wrote, or nothing; with it the cut replaces it."""
+    with static.ipu_shard_guard(3, 1):
+        value = chain(paddle, guarded)
+    for _ in range(guarded, 4):
+        value = paddle.tanh(value)
 
-    check.equal(actual=compiling.shards, expected=HALVES, what="the index and stage of each op")
+    check.equal(actual=shards(paddle, value, **options), expected=expected, what="the index and stage of each op")
 
 
 def test_the_backward_pass_is_not_counted(static: Any, paddle: Any) -> None:
@@ -97,7 +78,7 @@ def test_the_backward_pass_is_not_counted(static: Any, paddle: Any) -> None:
     loss = paddle.mean(paddle.tanh(hidden))
     paddle.optimizer.SGD(0.5).minimize(loss)
 
-    compiling = Compiling(paddle, ["x"], [loss.name], num_ipus=2, need_avg_shard=True).upto(LAST)
+    compiling = Compiling(paddle, ["x"], [loss.name], num_ipus=2, need_avg_shard=True).upto("avg_shard_pass")
 
     check.equal(actual=compiling.shards, expected=HALVES, what="the index and stage of each op of the forward pass")
     check.equal(actual=shard(compiling.only("popart_optimizer"))[0], expected=None, what="popart_optimizer's index")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 
@@ -13,6 +13,7 @@ from ..compiling import Shard, shard
 pytestmark = pytest.mark.usefixtures("ipu_build")
 
 SHARDS = "the index and stage of each op"
+NONE: Shard = (None, None)
 
 
 def shards(static: Any) -> List[Shard]:
@@ -25,74 +26,44 @@ def data(static: Any) -> Any:
     return static.data("x", [4, 3], "float32")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({}, (None, None)),
-        ({"index": 0}, (0, None)),
-        ({"index": 3}, (3, None)),
-        ({"stage": 0}, (None, 0)),
-        ({"stage": 5}, (None, 5)),
-        ({"index": 2, "stage": 7}, (2, 7)),
-        ({"index": 0, "stage": 0}, (0, 0)),
-        ({"index": -1, "stage": 4}, (None, 4)),
-        ({"index": 4, "stage": -1}, (4, None)),
-        ({"index": -3, "stage": -2}, (None, None)),
-    ],
-    ids=str,
-)
-def test_ops_bear_what_their_guard_says(static: Any, arguments: Any, expected: Shard) -> None:
-    """An index or a stage is written on every op of the block if it is 0 or more, and on no op outside."""
-    x = data(static)
-    before = x + 1.0
-    with static.ipu_shard_guard(**arguments):
-        inside = before * before
-    inside.exp()
-
-    check.equal(actual=shards(static), expected=[(None, None), expected, (None, None)], what=SHARDS)
+GUARDS: Dict[str, Tuple[List[Dict[str, int]], List[Shard]]] = {
+    "empty": ([{}], [NONE]),
+    "index-0": ([{"index": 0}], [(0, None)]),
+    "index-3": ([{"index": 3}], [(3, None)]),
+    "stage-0": ([{"stage": 0}], [(None, 0)]),
+    "stage-5": ([{"stage": 5}], [(None, 5)]),
+    "both": ([{"index": 2, "stage": 7}], [(2, 7)]),
+    "zeros": ([{"index": 0, "stage": 0}], [(0, 0)]),
+    "index-below-0": ([{"index": -1, "stage": 4}], [(None, 4)]),
+    "stage-below-0": ([{"index": 4, "stage": -1}], [(4, None)]),
+    "below-0": ([{"index": -3, "stage": -2}], [NONE]),
+    "both-in-both": ([{"index": 1, "stage": 2}, {"index": 3, "stage": 4}], [(1, 2), (3, 4)]),
+    "index-in-both": ([{"index": 1, "stage": 2}, {"index": 3}], [(1, 2), (3, None)]),
+    "stage-in-both": ([{"index": 1, "stage": 2}, {"stage": 4}], [(1, 2), (None, 4)]),
+    "empty-in-both": ([{"index": 1, "stage": 2}, {}], [(1, 2), NONE]),
+    "stage-in-index": ([{"index": 1}, {"stage": 4}], [(1, None), (None, 4)]),
+    "both-in-empty": ([{}, {"index": 3, "stage": 4}], [NONE, (3, 4)]),
+    "five-deep": ([{"index": at, "stage": 10 + at} for at in range(5)], [(at, 10 + at) for at in range(5)]),
+}
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner", "expected"),
-    [
-        ({"index": 1, "stage": 2}, {"index": 3, "stage": 4}, (3, 4)),
-        ({"index": 1, "stage": 2}, {"index": 3}, (3, None)),
-        ({"index": 1, "stage": 2}, {"stage": 4}, (None, 4)),
-        ({"index": 1, "stage": 2}, {}, (None, None)),
-        ({"index": 1}, {"stage": 4}, (None, 4)),
-        ({}, {"index": 3, "stage": 4}, (3, 4)),
-    ],
-    ids=str,
-)
-def test_an_inner_guard_replaces_both_values(static: Any, outer: Any, inner: Any, expected: Shard) -> None:
-    """What the inner guard leaves out is not taken from the outer one, which counts again afterwards."""
-    x = data(static)
-    with static.ipu_shard_guard(**outer):
-        first = x + 1.0
-        with static.ipu_shard_guard(**inner):
-            second = first * first
-        second.exp()
-    around = outer.get("index"), outer.get("stage")
+@pytest.mark.parametrize(("guards", "levels"), GUARDS.values(), ids=list(GUARDS))
+def test_ops_bear_what_their_guard_says(static: Any, guards: Any, levels: List[Shard]) -> None:
+    """An index or a stage is written on every op of the block if it is 0 or more, and on no op outside.
 
-    check.equal(actual=shards(static), expected=[around, expected, around], what=SHARDS)
+    What an inner guard leaves out is not taken from the outer one, which counts again afterwards.
+    """
 
+    def nest(value: Any, guards: Any) -> Any:
+        value = value + 1.0
+        if guards:
+            with static.ipu_shard_guard(**guards[0]):
+                value = nest(value, guards[1:])
+        return value * 2.0
 
-def test_guards_nest_to_any_depth(static: Any) -> None:
-    """Each level has its own values, on the way in and on the way out."""
-    value = data(static)
+    nest(data(static), guards)
 
-    def nest(depth: int) -> None:
-        nonlocal value
-        with static.ipu_shard_guard(index=depth, stage=10 + depth):
-            value = value + 1.0
-            if depth < 4:
-                nest(depth + 1)
-            value = value * 2.0
-
-    nest(0)
-    levels = [(depth, 10 + depth) for depth in range(5)]
-
-    check.equal(actual=shards(static), expected=levels + levels[::-1], what=SHARDS)
+    check.equal(actual=shards(static), expected=[NONE, *levels, *levels[::-1], NONE], what=SHARDS)
 
 
 def test_an_error_leaves_the_guard(static: Any) -> None:
@@ -118,17 +89,9 @@ def test_parameters_of_a_guarded_layer_are_made_by_guarded_ops(static: Any) -> N
     check.equal(actual=set(shards(static)), expected={(2, 3)}, what="the set of shards of the main program")
 
 
-# Functions and layers
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
-    [
-        ({"index": 1, "stage": 2}, (1, 2)),
-        ({"index": 1}, (1, None)),
-        ({"stage": 2}, (None, 2)),
-        ({}, (None, None)),
-    ],
+    [({"index": 1, "stage": 2}, (1, 2)), ({"index": 1}, (1, None)), ({"stage": 2}, (None, 2)), ({}, NONE)],
     ids=str,
 )
 def test_a_function_is_wrapped(static: Any, arguments: Any, expected: Shard) -> None:
@@ -149,15 +112,6 @@ def test_a_function_is_wrapped(static: Any, arguments: Any, expected: Shard) -> 
     check.equal(actual=plain_ops, expected={(None, None)}, what="the set of shards of the function's own ops")
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh", "softmax"])
-def test_functions_of_paddle_are_wrapped(static: Any, paddle: Any, name: str) -> None:
-    """Any function that makes ops can be wrapped, and used more than once."""
-    function = static.set_ipu_shard(getattr(paddle.nn.functional, name), index=3, stage=1)
-    function(function(data(static)))
-
-    check.equal(actual=shards(static), expected=[(3, 1), (3, 1)], what=SHARDS)
-
-
 def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
     """set_ipu_shard returns the same layer with the same parameters; every later call of it carries the values."""
     layer = paddle.nn.Linear(3, 3)
@@ -173,33 +127,42 @@ def test_a_layer_is_changed_in_place(static: Any, paddle: Any) -> None:
     check.equal(actual=set(shards(static)), expected={(2, 1)}, what="the set of shards of its ops")
 
 
-def test_layers_of_one_class_are_sharded_one_by_one(static: Any, paddle: Any) -> None:
-    """An unchanged layer carries nothing, though others of its class do."""
-    first, second, third = (paddle.nn.ReLU() for _ in range(3))
-    static.set_ipu_shard(first, index=0, stage=0)
-    static.set_ipu_shard(third, index=1, stage=2)
-    third(second(first(data(static))))
-
-    check.equal(actual=shards(static), expected=[(0, 0), (None, None), (1, 2)], what=SHARDS)
+Build = Callable[[Any, Any, Any], Any]
 
 
-def test_sublayers_follow_their_layer_unless_they_were_changed(static: Any, paddle: Any) -> None:
-    """Sublayers carry the values of a changed layer, unless they were changed themselves."""
-    tanh = static.set_ipu_shard(paddle.nn.Tanh(), index=3)
-    outer = paddle.nn.Sequential(paddle.nn.ReLU(), tanh, paddle.nn.Sigmoid())
-    static.set_ipu_shard(outer, index=1, stage=1)(data(static))
+def twice(name: str) -> Build:
+    """A function of Paddle's that is wrapped once and used twice."""
 
-    check.equal(actual=shards(static), expected=[(1, 1), (3, None), (1, 1)], what=SHARDS)
+    def build(shard: Any, nn: Any, x: Any) -> Any:
+        function = shard(getattr(nn.functional, name), index=3, stage=1)
+        return function(function(x))
+
+    return build
 
 
-def test_a_second_change_is_inside_the_first(static: Any, paddle: Any) -> None:
-    """Changing a layer again wraps what was there: the first values are nearer to the ops."""
-    layer = paddle.nn.ReLU()
-    static.set_ipu_shard(layer, index=1, stage=1)
-    static.set_ipu_shard(layer, index=2, stage=2)
-    layer(data(static))
+SHARDED: Dict[str, Tuple[Build, List[Shard]]] = {
+    **{name: (twice(name), [(3, 1), (3, 1)]) for name in ("relu", "tanh", "softmax")},
+    "layers of one class": (
+        lambda shard, nn, x: shard(nn.ReLU(), 1, 2)(nn.ReLU()(shard(nn.ReLU(), 0, 0)(x))), [(0, 0), NONE, (1, 2)],
+    ),
+    "sublayers": (
+        lambda shard, nn, x: shard(nn.Sequential(nn.ReLU(), shard(nn.Tanh(), 3), nn.Sigmoid()), 1, 1)(x),
+        [(1, 1), (3, None), (1, 1)],
+    ),
+    "a layer again": (lambda shard, nn, x: shard(shard(nn.ReLU(), 1, 1), 2, 2)(x), [(1, 1)]),
+}  # fmt: skip
 
-    check.equal(actual=shards(static), expected=[(1, 1)], what=SHARDS)
+
+@pytest.mark.parametrize("what", SHARDED)
+def test_functions_and_layers_are_sharded_one_by_one(static: Any, paddle: Any, what: str) -> None:
+    """Any function of Paddle's is wrapped, and of the layers those that were changed, with sublayers that were not.
+
+    Changing a layer again wraps what was there: the first values are nearer to the ops.
+    """
+    build, expected = SHARDED[what]
+    build(static.set_ipu_shard, paddle.nn, data(static))
+
+    check.equal(actual=shards(static), expected=expected, what=SHARDS)
 
 
 @pytest.mark.parametrize("value", [3, "relu", None, [abs]], ids=["int", "str", "None", "list"])
@@ -208,9 +171,6 @@ def test_only_layers_and_functions_are_sharded(static: Any, value: Any) -> None:
     match = r"Only accept paddle\.nn\.Layer or function"
     with check.raises(TypeError, match=match, what=f"set_ipu_shard({value!r})"):
         static.set_ipu_shard(value, index=1)
-
-
-# Training
 
 
 def train(static: Any, paddle: Any) -> Any:

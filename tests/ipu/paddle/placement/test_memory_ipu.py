@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,46 +11,34 @@ from ipu_conformance import check
 
 from .. import exact
 
-LARGE = 20_000
-"""The rows and columns of a weight of 1.5 GiB; an IPU has 0.9."""
 
-
-def compile_large(paddle: Any, *, batch: int, hidden: int, ipus: int = 1, **options: Any) -> None:
+def compile_large(paddle: Any, *, batch: int, hidden: int, ipus: int) -> None:
     """Compile two linear layers without making their weights."""
     static = paddle.static
-    x = static.data("x", [batch, hidden], "float32")
-    value = x
+    value = static.data("x", [batch, hidden], "float32")
     for number in range(2):
         with static.ipu_shard_guard(index=number if ipus > 1 else -1):
             weight = static.create_parameter([hidden, hidden], "float32", name=f"w{number}")
             value = paddle.matmul(value, weight)
-    chosen = exact.strategy(paddle, ipus=ipus, training=False, **options)
-    compiled = static.IpuCompiledProgram(static.default_main_program(), scope=static.Scope(), ipu_strategy=chosen)
-    compiled.compile(["x"], [value.name])
+    exact.inference(paddle, value, ipus=ipus)
+
+
+LARGE = {
+    "weights": (1, 20_000, 1, "[Oo]ut of memory"),  # the rows and columns of a weight of 1.5 GiB; an IPU has 0.9
+    "activations": (2_000_000, 64, 1, "[Oo]ut of memory"),
+    "on one IPU": (1, 12_000, 1, "[Oo]ut of memory"),
+    "on two IPUs": (1, 12_000, 2, "w0 is not initialized"),
+}
+"""The batch, the features, the IPUs, and what compiling says: of a program that fits only the weights are missing."""
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize(
-    "sizes", [{"batch": 1, "hidden": LARGE}, {"batch": 2_000_000, "hidden": 64}], ids=["weights", "activations"]
-)
-def test_what_does_not_fit_is_refused(paddle: Any, static: Any, sizes: Dict[str, int]) -> None:
-    """A program whose weights or activations exceed the memory of an IPU is not compiled."""
-    with check.raises(RuntimeError, match="[Oo]ut of memory", what="a program that is too large"):
-        compile_large(paddle, **sizes)
-
-
-@pytest.mark.emulator
-def test_each_ipu_is_looked_at(paddle: Any, static: Any) -> None:
-    """What does not fit one IPU fits two that have half of it each; only the weights are missing then."""
-    with check.raises(RuntimeError, match="w0 is not initialized", what="a program that fits"):
-        compile_large(paddle, batch=1, hidden=12_000, ipus=2)
-
-
-@pytest.mark.emulator
-def test_one_ipu_cannot_hold_what_two_hold(paddle: Any, static: Any) -> None:
-    """The same program is refused on one IPU."""
-    with check.raises(RuntimeError, match="[Oo]ut of memory", what="a program that is too large"):
-        compile_large(paddle, batch=1, hidden=12_000)
+@pytest.mark.parametrize("what", LARGE)
+def test_what_does_not_fit_is_refused(paddle: Any, static: Any, what: str) -> None:
+    """Weights or activations beyond the memory of an IPU are not compiled; two IPUs hold half of them each."""
+    batch, hidden, ipus, sentence = LARGE[what]
+    with check.raises(RuntimeError, match=sentence, what=f"a large program: {what}"):
+        compile_large(paddle, batch=batch, hidden=hidden, ipus=ipus)
 
 
 @pytest.mark.emulator

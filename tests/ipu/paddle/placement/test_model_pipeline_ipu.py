@@ -76,27 +76,34 @@ def test_a_pipeline_of_the_needed_depth_runs(
     check.identical(actual=out[:untrained], expected=expected[:untrained], what="the output by micro-batch")
 
 
-@pytest.mark.parametrize("stages", [2, 3])
-def test_shards_need_no_depth(paddle: Any, static: Any, stages: int) -> None:
-    """Without pipelining one micro-batch is enough for any number of IPUs."""
-    out, _ = compiled(paddle, in_order(stages), counts(), pipelined=False).run(exact.samples(1))
-    expected = exact.plain_run(exact.samples(1), counts(), stages=stages).outputs
+SHARDED: Dict[str, Any] = {"pipelined": False}
+RUNS: Dict[str, Tuple[Shards, RunConfig, Dict[str, Any]]] = {
+    "shards-on-2": (in_order(2), counts(), SHARDED),
+    "shards-on-3": (in_order(3), counts(), SHARDED),
+    "indices-without-stages": ([{"index": number} for number in range(3)], counts(1, 5), {}),
+    "idle-ipus": (in_order(2), counts(1, 3), {"ipus": 4}),
+    "some-stages-of-shards": (
+        [{"index": 0, "stage": 2}, {"index": 1}, {"index": 0, "stage": 0}], counts(2), {"training": False, **SHARDED},
+    ),
+    "two-stages-on-one-ipu": (
+        [{"index": 0, "stage": 0}, {"index": 1, "stage": 1}, {"index": 0, "stage": 2}], counts(1, 8), {},
+    ),
+    "without-manual-shards": (in_order(3), counts(), {"ipus": 1, "training": False, **SHARDED}),
+}  # fmt: skip
 
-    check.identical(actual=out, expected=expected[0], what="the output")
 
+@pytest.mark.parametrize(("shards", "config", "options"), RUNS.values(), ids=list(RUNS))
+def test_a_pipeline_runs(paddle: Any, static: Any, shards: Shards, config: RunConfig, options: Any) -> None:
+    """Ops that name an IPU only are pipelined in the order of the IPUs; IPUs that no op names stay idle.
 
-@pytest.mark.parametrize(
-    ("shards", "depth", "ipus"),
-    [([{"index": number} for number in range(3)], 5, 0), (in_order(2), 3, 4)],
-    ids=["indices-without-stages", "idle-ipus"],
-)
-def test_a_pipeline_runs(paddle: Any, static: Any, shards: Shards, depth: int, ipus: int) -> None:
-    """Ops that name an IPU only are pipelined in the order of the IPUs, and IPUs that no op names stay idle."""
-    x, config = exact.samples(depth), counts(1, depth)
-    out, _ = compiled(paddle, shards, config, ipus=ipus).run(x)
+    A pipeline may come back to an IPU in a later stage. Without pipelining one micro-batch is enough and stages are
+    nothing, and without enable_manual_shard all ops are on IPU 0, whatever they carry.
+    """
+    x = exact.samples(config.micro_batches)
+    out, _ = compiled(paddle, shards, config, **options).run(x)
     expected = exact.plain_run(x, config, stages=len(shards), mean=False, rate=0.0).outputs
 
-    check.identical(actual=out, expected=expected, what="the output by micro-batch")
+    check.identical(actual=out.reshape(expected.shape), expected=expected, what="the output by micro-batch")
 
 
 def test_a_cast_between_stages_needs_no_stage(paddle: Any, static: Any) -> None:
@@ -184,42 +191,22 @@ REFUSED: Dict[str, Tuple[Shards, int, str]] = {
     "backwards": ([{"index": 0, "stage": 1}, {"index": 1, "stage": 0}], 7, ""),
     "gap": ([{"index": 0, "stage": 0}, {"index": 1, "stage": 2}], 7, ""),
 }  # fmt: skip
+BEYOND = {f"{ipus}-{highest}": (in_order(highest + 1), 9, "", ipus) for ipus, highest in ((2, 2), (2, 3), (3, 3))}
+"""Indices that are beyond the IPUs of a replica."""
 
 
 @pytest.mark.parametrize(
-    "what", [pytest.param(what, marks=pytest.mark.emulator) if what == "gap" else what for what in REFUSED]
+    "what", [pytest.param(what, marks=pytest.mark.emulator) if what == "gap" else what for what in (*REFUSED, *BEYOND)]
 )
 def test_wrong_stages_are_refused(paddle: Any, static: Any, what: str) -> None:
-    """All ops or none name a stage; a stage is on one IPU; stages have no gap, and values flow to later ones."""
-    shards, depth, sentence = REFUSED[what]
+    """All ops or none name a stage; a stage is on one IPU; stages have no gap, and values flow to later ones.
+
+    An op is placed on one of the IPUs of its replica.
+    """
+    shards, depth, sentence, ipus = BEYOND.get(what) or (*REFUSED[what], 0)
 
     with check.raises(RuntimeError, match=sentence, what=f"the pipeline {what}"):
-        compiled(paddle, shards, counts(1, depth))
-
-
-def test_stages_are_ignored_without_pipelining(paddle: Any, static: Any) -> None:
-    """A stage on some ops only, out of order, is nothing to sharded execution."""
-    shards = [{"index": 0, "stage": 2}, {"index": 1}, {"index": 0, "stage": 0}]
-    out, _ = compiled(paddle, shards, counts(2), training=False, pipelined=False).run(exact.samples(2))
-    expected = exact.plain_run(exact.samples(2), counts(2), stages=3, rate=0.0).outputs
-
-    check.identical(actual=out, expected=expected, what="the output")
-
-
-def test_two_stages_on_one_ipu_are_accepted(paddle: Any, static: Any) -> None:
-    """A pipeline may come back to an IPU in a later stage."""
-    shards = [{"index": 0, "stage": 0}, {"index": 1, "stage": 1}, {"index": 0, "stage": 2}]
-    out, _ = compiled(paddle, shards, counts(1, 8)).run(exact.samples(8))
-    expected = exact.plain_run(exact.samples(8), counts(1, 8), stages=3, rate=0.0).outputs
-
-    check.identical(actual=out, expected=expected, what="the output")
-
-
-@pytest.mark.parametrize(("ipus", "highest"), [(2, 2), (2, 3), (3, 3)])
-def test_an_index_beyond_the_ipus_is_refused(paddle: Any, static: Any, ipus: int, highest: int) -> None:
-    """An op is placed on one of the IPUs of its replica."""
-    with check.raises(RuntimeError, what="an index beyond num_ipus"):
-        compiled(paddle, in_order(highest + 1), counts(1, 9), ipus=ipus)
+        compiled(paddle, shards, counts(1, depth), ipus=ipus)
 
 
 OPTIONS: Dict[str, Tuple[RunConfig, Dict[str, Any], str]] = {
@@ -240,12 +227,3 @@ def test_options_that_contradict_each_other_are_refused(paddle: Any, static: Any
 
     with check.raises(RuntimeError, match=sentence, what=what):
         Device(paddle, exact.chain(paddle), exact.strategy(paddle, config, **options))
-
-
-def test_shards_by_hand_count_only_when_enabled(paddle: Any, static: Any) -> None:
-    """Without enable_manual_shard all ops are on IPU 0, whatever they carry."""
-    chain = exact.chain(paddle, stages=3, training=False)
-    out, _ = Device(paddle, chain, exact.strategy(paddle, training=False)).run(exact.samples(1))
-    expected = exact.plain_run(exact.samples(1), counts(), stages=3, rate=0.0).outputs
-
-    check.identical(actual=out, expected=expected[0], what="the output")
