@@ -30,13 +30,23 @@ def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return float32(x.astype(np.float64) ** 2 + y)
 
 
-@pytest.mark.parametrize(("count", "timeout"), [(1, TIMEOUT), (2, TIMEOUT), (3, TIMEOUT), (SIZE, TIMEOUT), (SIZE, 0.0)])
-def test_a_smaller_batch_is_completed(paddle: Any, static: Any, count: int, timeout: float) -> None:
-    """With a timeout a request of fewer samples gets as many answers; a full batch needs no timeout."""
-    x, y = samples(count), targets(count)
-    (out,) = serving(paddle, timeout=timeout).run(x, y)
+@pytest.mark.parametrize(
+    ("count", "timeout", "batches"),
+    [
+        (1, TIMEOUT, 1), (2, TIMEOUT, 1), (3, TIMEOUT, 1), (SIZE, TIMEOUT, 1), (SIZE, 0.0, 1),
+        (1, TIMEOUT, 3), (5, TIMEOUT, 3), (11, TIMEOUT, 3), (12, TIMEOUT, 3),
+    ],
+)  # fmt: skip
+def test_a_smaller_batch_is_completed(paddle: Any, static: Any, count: int, timeout: float, batches: int) -> None:
+    """With a timeout a request of fewer samples gets as many answers; a full batch needs no timeout.
 
-    check.identical(actual=out, expected=exact(x, y), what="the output")
+    The first samples of a step of several batches fill its micro-batches in order.
+    """
+    x, y = samples(count), targets(count)
+    (out,) = serving(paddle, timeout=timeout, batches=batches).run(x, y)
+    shape = (batches, SIZE, 2) if count == batches * SIZE and batches > 1 else (count, 2)
+
+    check.identical(actual=out, expected=exact(x, y).reshape(shape), what="the output")
 
 
 WRONG: Dict[str, Tuple[float, int, int]] = {
@@ -56,16 +66,6 @@ def test_a_request_that_does_not_fit_is_refused(paddle: Any, static: Any, what: 
 
     with check.raises(ValueError, match="Batch size doesn't equal", what=f"a request of {xs} and {ys} samples"):
         device.run(samples(xs), targets(ys))
-
-
-@pytest.mark.parametrize("count", [1, 5, 11, 12])
-def test_a_step_of_several_batches_may_be_smaller_too(paddle: Any, static: Any, count: int) -> None:
-    """The first samples of a step fill its micro-batches in order."""
-    x, y = samples(count), targets(count)
-    (out,) = serving(paddle, batches=3).run(x, y)
-    shape = (3, SIZE, 2) if count == 3 * SIZE else (count, 2)
-
-    check.identical(actual=out, expected=exact(x, y).reshape(shape), what="the output")
 
 
 def test_requests_of_all_sizes_follow_each_other(paddle: Any, static: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable
 
 import numpy as np
 import pytest
@@ -30,14 +30,6 @@ def predict(paddle: Any, config: Any, x: np.ndarray) -> np.ndarray:
     return predicted(paddle.inference.create_predictor(config), x)
 
 
-@pytest.mark.parametrize("size", [SIZE, -1], ids=["fixed", "any"])
-def test_a_predictor_computes_the_model(paddle: Any, saved: Saved, size: int) -> None:
-    """Through handles, a predictor gives the outputs of the saved model; -1 becomes the micro-batch size."""
-    out = predict(paddle, predictor_config(paddle, saved(size), 1, SIZE), samples(SIZE))
-
-    check.identical(actual=out, expected=exact(samples(SIZE)), what="the output")
-
-
 def test_a_predictor_has_several_inputs_and_outputs(paddle: Any, static: Any, tmp_path: Path) -> None:
     """Each of three inputs of one shape is used where the model uses it, and each output comes under its own name."""
     x, y, z = (static.data(name, [SIZE, 2], "float32") for name in "xyz")
@@ -60,8 +52,8 @@ def test_a_predictor_has_several_inputs_and_outputs(paddle: Any, static: Any, tm
 
 
 def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> None:
-    """Names are the model's; a shape is that of the array that was copied in or computed."""
-    predicted(predictor, samples(SIZE))
+    """Names are the model's; a shape is that of the array that was copied in or computed by the saved model."""
+    out = predicted(predictor, samples(SIZE))
     (name,) = predictor.get_output_names()
     handles = predictor.get_input_handle("x"), predictor.get_output_handle(name)
     actual = [(each.shape(), each.type()) for each in handles]
@@ -69,22 +61,22 @@ def test_handles_have_names_shapes_and_types(paddle: Any, predictor: Any) -> Non
 
     check.equal(actual=predictor.get_input_names(), expected=["x"], what="the list of inputs")
     check.equal(actual=actual, expected=expected, what="the shape and type of each handle")
+    check.identical(actual=out, expected=exact(samples(SIZE)), what="the output")
 
 
 def test_each_run_takes_what_the_handle_holds_then(predictor: Any) -> None:
-    """Arrays are copied in: changing one afterwards has no effect."""
+    """Arrays are copied in, and out each time: changing one afterwards has no effect."""
     handle = predictor.get_input_handle("x")
     output = predictor.get_output_handle(predictor.get_output_names()[0])
-    outputs = []
     for turn in range(3):
         x = samples(SIZE, turn * SIZE)
         handle.copy_from_cpu(x)
         x[:] = 0
         predictor.run()
-        outputs.append(output.copy_to_cpu())
+        output.copy_to_cpu()[:] = 0
 
-    for turn, out in enumerate(outputs):
-        check.identical(actual=out, expected=exact(samples(SIZE, turn * SIZE)), what=f"the output of run {turn}")
+        expected = exact(samples(SIZE, turn * SIZE))
+        check.identical(actual=output.copy_to_cpu(), expected=expected, what=f"the output of run {turn}")
 
 
 @pytest.mark.parametrize("kind", ["Tensor", "LoDTensor"])
@@ -110,16 +102,6 @@ def test_a_handle_takes_the_values_of_a_tensor(paddle: Any, predictor: Any, kind
         handle.share_external_data(x)
 
 
-def test_an_output_is_copied_each_time(predictor: Any) -> None:
-    """Arrays are copied out: changing one has no effect on the next."""
-    predictor.get_input_handle("x").copy_from_cpu(samples(SIZE))
-    predictor.run()
-    output = predictor.get_output_handle(predictor.get_output_names()[0])
-    output.copy_to_cpu()[:] = 0
-
-    check.identical(actual=output.copy_to_cpu(), expected=exact(samples(SIZE)), what="the output once more")
-
-
 def test_a_predictor_takes_tensors(paddle: Any, predictor: Any) -> None:
     """run(inputs) gives the outputs as tensors."""
     paddle.disable_static()
@@ -129,6 +111,7 @@ def test_a_predictor_takes_tensors(paddle: Any, predictor: Any) -> None:
 
 
 WAYS = {
+    "1-batch": ((1, SIZE), {}, (SIZE, 3)),
     "2-batches": ((1, SIZE, False, 2), {}, (2, SIZE, 3)),
     "5-batches": ((1, SIZE, False, 5), {}, (5, SIZE, 3)),
     **{
@@ -153,40 +136,18 @@ def test_a_step_takes_all_its_micro_batches(paddle: Any, saved: Saved, way: str)
     check.identical(actual=out, expected=exact(x).reshape(shape), what="the output")
 
 
-@pytest.mark.ipus(4)
-@pytest.mark.parametrize("batches", [1, 3])
-def test_a_pipeline_needs_as_many_batches_as_ipus(paddle: Any, saved: Saved, batches: int) -> None:
-    """Fewer batches per step than IPUs are refused."""
-    config = predictor_config(paddle, saved(SIZE), 4, SIZE, True, batches)
-    match = "equal or greater than the number of IPUs"
-
-    with check.raises(ValueError, match=match, what=f"a pipeline of 4 IPUs with ipu_batches_per_step {batches}"):
-        paddle.inference.create_predictor(config)
-
-
-def copied(paddle: Any, prefix: str, folder: Path) -> Any:
-    """A copy of a configuration."""
-    return paddle.inference.Config(predictor_config(paddle, prefix, 1, SIZE, False, 4))
-
-
-def read_from_file(paddle: Any, prefix: str, folder: Path) -> Any:
-    """A configuration with the settings of a file, one on each line."""
-    path = folder / "ipu.cfg"
-    path.write_text(f"ipu_micro_batch_size,{SIZE}\nipu_batches_per_step, 4\n", encoding="utf-8")
-    config = predictor_config(paddle, prefix)
-    config.load_ipu_config(str(path))
-    return config
-
-
-@pytest.mark.parametrize("configure", [copied, read_from_file])
-def test_settings_are_copied_and_read_from_files(
-    paddle: Any, saved: Saved, tmp_path: Path, configure: Callable[..., Any]
-) -> None:
+@pytest.mark.parametrize("configure", ["copied", "read_from_file"])
+def test_settings_are_copied_and_read_from_files(paddle: Any, saved: Saved, tmp_path: Path, configure: str) -> None:
     """A copied configuration keeps the IPU's settings, and load_ipu_config reads one setting per line."""
-    x = samples(SIZE * 4)
-    out = predict(paddle, configure(paddle, saved(-1), tmp_path), x)
+    x, prefix, path = samples(SIZE * 4), saved(-1), tmp_path / "ipu.cfg"
+    if configure == "copied":
+        config = paddle.inference.Config(predictor_config(paddle, prefix, 1, SIZE, False, 4))
+    else:
+        path.write_text(f"ipu_micro_batch_size,{SIZE}\nipu_batches_per_step, 4\n", encoding="utf-8")
+        config = predictor_config(paddle, prefix)
+        config.load_ipu_config(str(path))
 
-    check.identical(actual=out, expected=exact(x).reshape(4, SIZE, 3), what="the output")
+    check.identical(actual=predict(paddle, config, x), expected=exact(x).reshape(4, SIZE, 3), what="the output")
 
 
 @pytest.mark.parametrize("kind", ["clones", "pool"])
@@ -210,22 +171,24 @@ def test_predictors_of_one_model_have_handles_of_their_own(paddle: Any, saved: S
         check.identical(actual=out, expected=expected, what=f"the output of predictor {turn} of the {kind}")
 
 
-WRONG: Dict[str, Tuple[str, Sequence[Any], str]] = {
-    "missing file": ("none", (), "Cannot open file"),
-    "no ipus": ("model", (0,), "ipu_device_num"),
-    "no batch": ("model", (1, 0), "ipu_micro_batch_size"),
-}
+FEWER = "equal or greater than the number of IPUs"
 
 
 @pytest.mark.parametrize(
-    "what", ["missing file", *(pytest.param(what, marks=pytest.mark.emulator) for what in ("no ipus", "no batch"))]
+    ("name", "enabling", "sentence"),
+    [
+        pytest.param("none", (), "Cannot open file", id="missing file"),
+        pytest.param("model", (4, SIZE, True, 1), FEWER, id="1 batch for a pipeline of 4", marks=pytest.mark.ipus(4)),
+        pytest.param("model", (4, SIZE, True, 3), FEWER, id="3 batches for a pipeline of 4", marks=pytest.mark.ipus(4)),
+        pytest.param("model", (0,), "ipu_device_num", id="no ipus", marks=pytest.mark.emulator),
+        pytest.param("model", (1, 0), "ipu_micro_batch_size", id="no batch", marks=pytest.mark.emulator),
+    ],
 )
-def test_a_wrong_configuration_is_refused(paddle: Any, saved: Saved, what: str) -> None:
+def test_a_wrong_configuration_is_refused(paddle: Any, saved: Saved, name: str, enabling: Any, sentence: str) -> None:
     """The error names the file or the setting."""
-    name, enabling, sentence = WRONG[what]
     prefix = Path(saved(SIZE)).with_name(name)
 
-    with check.raises((RuntimeError, ValueError), match=sentence, what=f"a predictor with {what}"):
+    with check.raises((RuntimeError, ValueError), match=sentence, what=f"a predictor of {name} with {enabling}"):
         paddle.inference.create_predictor(predictor_config(paddle, str(prefix), *enabling))
 
 

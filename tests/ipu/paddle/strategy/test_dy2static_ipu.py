@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -18,9 +18,10 @@ WAYS = ["decorated", "wrapped", "whole"]
 
 
 def model(
-    paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs: str = "both", spec: Any = None
-) -> Any:
-    """The exact model as a Layer that returns its outputs, its loss, or both."""
+    paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs: str = "both", spec: Any = None,
+    loss: Any = None,
+) -> Any:  # fmt: skip
+    """The exact model as a Layer that returns its outputs, its loss, or both; a ``loss`` that is given has no mark."""
 
     class Scale(paddle.nn.Layer):
         """One weight for each feature."""
@@ -30,13 +31,15 @@ def model(
             start = paddle.nn.initializer.Assign(START.astype(np.float32))
             self.weight = self.create_parameter([2], default_initializer=start)
             # What is transformed sees its Layer, and not the variables around the class.
-            self.reduction, self.outputs = REDUCTIONS[reduction], outputs
+            self.reduction, self.outputs, self.loss = REDUCTIONS[reduction], outputs, loss
 
         def forward(self, x: Any, y: Any = None) -> Any:
             """The scaled sample and how far it is from what it should be."""
             out = x * self.weight
             if y is None:
                 return out
+            if self.loss is not None:
+                return out, self.loss(out, y)
             apart = paddle.square(out - y)
             if self.reduction == 2:
                 apart = paddle.mean(apart)
@@ -53,19 +56,17 @@ def model(
     return paddle.jit.to_static(Scale())
 
 
-def training(paddle: Any, net: Any, rate: Any = RATE, **options: Any) -> Any:
-    """A strategy that trains the model by steps down the gradient."""
+def configured(paddle: Any, **options: Any) -> Any:
+    """A strategy for micro-batches, without an optimizer."""
     strategy = paddle.static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=SIZE)
-    strategy.set_options(options)
-    strategy.set_optimizer(paddle.optimizer.SGD(rate, parameters=net.parameters()))
+    strategy.set_options({"micro_batch_size": SIZE, **options})
     return strategy
 
 
-def inference(paddle: Any) -> Any:
-    """A strategy that only computes outputs."""
-    strategy = paddle.static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=SIZE)
+def training(paddle: Any, net: Any, rate: Any = RATE, **options: Any) -> Any:
+    """A strategy that trains the model by steps down the gradient."""
+    strategy = configured(paddle, **options)
+    strategy.set_optimizer(paddle.optimizer.SGD(rate, parameters=net.parameters()))
     return strategy
 
 
@@ -123,23 +124,16 @@ def test_a_call_is_a_step(paddle: Any, way: str, reduction: str) -> None:
 
 @pytest.mark.parametrize("outputs", ["loss", "both"])
 def test_outputs_keep_their_structure(paddle: Any, outputs: str) -> None:
-    """A model may return its loss alone, or several tensors."""
+    """A model may return its loss alone, or several tensors; the device has gone backwards already."""
     net = model(paddle, outputs=outputs)
     training(paddle, net)
 
     returned = call(paddle, net, 0)
+    loss = returned if outputs == "loss" else returned[1]
 
     kind = paddle.Tensor if outputs == "loss" else (tuple, list)
     check.instance(actual=returned, expected=kind, what="what the model returns")
-    check_exact(returned if outputs == "loss" else returned[1], expected(1)[0].loss, "the loss")
-
-
-def test_outputs_cannot_be_differentiated(paddle: Any) -> None:
-    """The device has gone backwards already: a loss on the host has no gradient."""
-    net = model(paddle)
-    training(paddle, net)
-    _, loss = call(paddle, net, 0)
-
+    check_exact(loss, expected(1)[0].loss, "the loss")
     check.equal(actual=loss.stop_gradient, expected=True, what="stop_gradient of the loss")
     check.holds(net.weight.grad is None, f"the weight has a gradient on the host: {net.weight.grad}.")
 
@@ -176,53 +170,51 @@ def test_a_state_dict_holds_what_the_layer_holds(paddle: Any, tmp_path: Path, sy
     check_exact(saved["weight"], expected(1)[0].weight if synced else START, "the saved weight")
 
 
-@pytest.mark.parametrize("stepped", [True, False])
-def test_a_scheduler_sets_the_rate_of_the_device(paddle: Any, stepped: bool) -> None:
-    """Stepping a scheduler changes the rate of the next call without another compilation; calls alone do not."""
-    rates = [RATE, RATE / 4 if stepped else RATE]
+@pytest.mark.parametrize("how", ["scheduler", "nothing", "option"])
+def test_a_scheduler_sets_the_rate_of_the_device(paddle: Any, how: str) -> None:
+    """A step of a scheduler, or the option lr, sets the rate of the next call without compiling; calls do not."""
     scheduler = paddle.optimizer.lr.StepDecay(RATE, step_size=1, gamma=0.25)
     net = model(paddle)
     strategy = training(paddle, net, scheduler)
     for turn in range(2):
         call(paddle, net, turn)
-        if stepped:
+        if how == "scheduler":
             scheduler.step()
-            check.equal(actual=strategy.need_compile, expected=False, what=f"need_compile after step {turn}")
+        elif how == "option":
+            strategy.set_options({"lr": RATE / 4})
+        check.equal(actual=strategy.need_compile, expected=False, what=f"need_compile after call {turn}")
     home(paddle)
 
+    rates = [RATE, RATE if how == "nothing" else RATE / 4]
     check_exact(net.weight, expected(2, rates=rates)[-1].weight, "the weight")
 
 
-def test_the_rate_may_be_set_as_an_option(paddle: Any) -> None:
-    """The option lr is the rate of the next call."""
-    rates = [RATE, RATE / 2]
-    net = model(paddle)
-    strategy = training(paddle, net)
-    for turn, rate in enumerate(rates):
-        strategy.set_options({"lr": rate})
-        call(paddle, net, turn)
-    home(paddle)
-
-    check_exact(net.weight, expected(2, rates=rates)[-1].weight, "the weight")
-
-
-FACTORS = {
-    "batches": {"batches_per_step": 2},
-    "accumulation": {"enable_gradient_accumulation": True, "accumulation_factor": 4},
-    "replicas": {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2},
+ACCUMULATION = {"enable_gradient_accumulation": True, "accumulation_factor": 4}
+FACTORS: Dict[str, Tuple[Optional[int], int, Dict[str, Any]]] = {
+    "batches": (None, 2, {"batches_per_step": 2}),
+    "accumulation": (None, 4, ACCUMULATION),
+    "replicas": (None, 2, {"enable_replicated_graphs": True, "replicated_graph_count": 2, "num_ipus": 2}),
+    "given": (SIZE, 4, ACCUMULATION),
 }
+"""The leading dimension of the InputSpec, and the micro-batches of a run."""
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize(
+    "factor", [pytest.param(factor, marks=[pytest.mark.emulator] * (factor == "given")) for factor in FACTORS]
+)
 def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
-    """With an open leading dimension one call takes all micro-batches of a run, and returns an output for each."""
-    options: Any = FACTORS[factor]
-    count = next(value for value in options.values() if not isinstance(value, bool))
-    specs = [paddle.static.InputSpec([None, 2], "float32", name) for name in ("x", "y")]
+    """One call takes all micro-batches of a run, and returns an output for each.
+
+    A model is compiled in the shape of its InputSpec where that is given; builds of after 2.4 compile a call that is
+    larger in its own shape.
+    """
+    leading, count, options = FACTORS[factor]
+    specs = [paddle.static.InputSpec([leading, 2], "float32", name) for name in ("x", "y")]
     net = model(paddle, way="whole", spec=specs)
     training(paddle, net, **options)
-    out, loss = net(paddle.to_tensor(samples(count * SIZE)), paddle.to_tensor(targets(count * SIZE)))
+    with check.accepted(f"a call with {count} micro-batches"):
+        out, loss = net(paddle.to_tensor(samples(count * SIZE)), paddle.to_tensor(targets(count * SIZE)))
     home(paddle)
     steps = expected(count, rates=None if factor == "batches" else [0.0] * count)
     # One step on the mean of gradients leads to the mean of where each of them would have led.
@@ -231,22 +223,6 @@ def test_a_call_takes_several_micro_batches(paddle: Any, factor: str) -> None:
     check_exact(out, np.stack([step.out for step in steps]), "the output")
     check_exact(loss, np.stack([step.loss for step in steps]), "the loss")
     check_exact(net.weight, steps[-1].weight if factor == "batches" else once, "the weight")
-
-
-@pytest.mark.emulator
-def test_a_shape_that_is_given_is_a_micro_batch_s(paddle: Any) -> None:
-    """A model is compiled in the shape of its InputSpec, and a call brings as many of it as a step takes.
-
-    Builds of after 2.4 compile a call that is larger in its own shape.
-    """
-    specs = [paddle.static.InputSpec([SIZE, 2], "float32", name) for name in ("x", "y")]
-    net = model(paddle, way="whole", spec=specs)
-    training(paddle, net, enable_gradient_accumulation=True, accumulation_factor=3)
-    with check.accepted("a call with three micro-batches"):
-        out, _ = net(paddle.to_tensor(samples(3 * SIZE)), paddle.to_tensor(targets(3 * SIZE)))
-
-    steps = expected(3, rates=[0.0] * 3)
-    check_exact(out, np.stack([step.out for step in steps]), "the output")
 
 
 def test_momentum_is_kept_on_the_device(paddle: Any) -> None:
@@ -292,7 +268,7 @@ def test_changed_options_compile_again_from_the_weights_of_the_host(paddle: Any,
 def test_inference_computes_outputs_alone(paddle: Any, way: str) -> None:
     """Without training a call gives the outputs and leaves the weights alone."""
     net = model(paddle, way=way)
-    inference(paddle)
+    configured(paddle, is_training=False)
     outputs = [net(paddle.to_tensor(samples(SIZE, turn * SIZE))) for turn in range(2)]
     home(paddle)
 
@@ -329,26 +305,6 @@ def test_released_models_run_on_the_host(paddle: Any, released: bool) -> None:
     check.equal(actual=loss.stop_gradient, expected=not released, what="stop_gradient of the loss")
 
 
-def unmarked(paddle: Any, loss: Any) -> Any:
-    """The exact model with a loss that nothing marks."""
-
-    class Scale(paddle.nn.Layer):
-        """One weight for each feature."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            start = paddle.nn.initializer.Assign(START.astype(np.float32))
-            self.weight = self.create_parameter([2], default_initializer=start)
-            self.loss = loss
-
-        def forward(self, x: Any, y: Any) -> Any:
-            """The scaled sample, and a loss."""
-            out = x * self.weight
-            return out, self.loss(out, y)
-
-    return paddle.jit.to_static(Scale())
-
-
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_a_loss_of_paddle_s_own_needs_no_mark(paddle: Any, reduction: str) -> None:
     """What a handler of a loss makes is the loss, with the reduction behind it, where no other op reads it.
@@ -357,7 +313,7 @@ def test_a_loss_of_paddle_s_own_needs_no_mark(paddle: Any, reduction: str) -> No
     loss is half of the squared distance, so that twice the rate makes the steps of the marked loss.
     """
     huber = paddle.nn.functional.smooth_l1_loss
-    net = unmarked(paddle, lambda out, y: huber(out, y, reduction=reduction, delta=2.0**10))
+    net = model(paddle, loss=lambda out, y: huber(out, y, reduction=reduction, delta=2.0**10))
     rate = RATE if reduction == "mean" else RATE / 8
     steps = expected(2, reduction, [rate, rate])
     training(paddle, net, 2 * rate)
@@ -374,7 +330,7 @@ def test_a_loss_of_paddle_s_own_needs_no_mark(paddle: Any, reduction: str) -> No
 
 def test_another_loss_has_to_be_marked(paddle: Any) -> None:
     """A value that no loss of Paddle's makes is no loss, unless identity_loss says so."""
-    net = unmarked(paddle, lambda out, y: paddle.mean(paddle.square(out - y)))
+    net = model(paddle, loss=lambda out, y: paddle.mean(paddle.square(out - y)))
     training(paddle, net)
 
     with check.raises((RuntimeError, ValueError), match="(?i)loss", what="training without a loss"):
@@ -384,8 +340,7 @@ def test_another_loss_has_to_be_marked(paddle: Any) -> None:
 def test_training_needs_an_optimizer(paddle: Any) -> None:
     """A strategy that trains and was given no optimizer cannot compile a model."""
     net = model(paddle)
-    strategy = paddle.static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=True, micro_batch_size=SIZE)
+    configured(paddle)
 
     with check.raises(AttributeError, match="_optimizer", what="training without set_optimizer"):
         call(paddle, net, 0)

@@ -33,47 +33,53 @@ def weights(net: Net) -> Dict[str, np.ndarray]:
     return {each.name: held(net.paddle, each.name) for each in net.program.all_parameters()}
 
 
-def check_trains(net: Net, program: Any) -> None:
-    """A run of the compiled program changes every weight."""
+TRAINING: Dict[str, Tuple[Dict[str, str], Dict[str, Any]]] = {
+    # From 0, which leaves it to the device, to 1 a proportion is accepted.
+    **{f"proportion-{share}": ({}, {"available_memory_proportion": share}) for share in (0.0, 0.25, 1.0)},
+    "IPU model": ({"POPLAR_IPUMODEL": "1"}, {}),
+    **{f"compile-only-{value}": ({"IPU_COMPILE_ONLY": value}, {}) for value in ("0", "", "false")},
+}
+"""Variables and options under which a run of the compiled program changes every weight."""
+
+
+@pytest.mark.parametrize(("variables", "options"), TRAINING.values(), ids=list(TRAINING))
+def test_a_program_trains(net: Net, monkeypatch: pytest.MonkeyPatch, variables: Any, options: Any) -> None:
+    """A proportion up to all, the IPU model, and values that do not ask for compiling alone change no training."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    program = net.compile(**options)
     before = weights(net)
     net.run(program)
+
     for name, value in weights(net).items():
         check.differs(actual=value, other=before[name], what=f"{name} after a run")
 
 
-# What is asked of the device
+PROPORTION = r"(?s)available_?memory_?proportion|AvailableMemoryProportion"
+REFUSED: Dict[str, Tuple[Dict[str, Any], str]] = {
+    **{f"proportion-{share}": ({"available_memory_proportion": share}, PROPORTION) for share in (-0.25, 1.0625, 7.0)},
+    # A program needs micro-batches; more IPUs than there are cannot be attached, and they come in powers of two.
+    **{name: ({name: 0}, name) for name in ("batches_per_step", "micro_batch_size")},
+    **{
+        f"{ipus}-{attached}": (
+            {"num_ipus": ipus, "enable_manual_shard": True}, f"Can't attach IPU, ipu_num = {attached}",
+        )
+        for ipus, attached in ((1025, 2048), (65, 128))
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("proportion", [-0.25, 1.0625, 7.0])
-def test_a_proportion_of_memory_is_between_0_and_1(net: Net, proportion: float) -> None:
-    """A proportion outside that range is stored, and refused when the program is compiled."""
-    match = r"(?s)available_?memory_?proportion|AvailableMemoryProportion"
-    with check.raises(Exception, match=match, what=f"available_memory_proportion {proportion}"):
-        net.compile(available_memory_proportion=proportion)
-
-
-@pytest.mark.parametrize("proportion", [0.0, 0.25, 1.0])
-def test_a_proportion_of_memory_up_to_all_is_accepted(net: Net, proportion: float) -> None:
-    """From 0, which leaves it to the device, to 1 the proportion is accepted, and the program trains."""
-    check_trains(net, net.compile(available_memory_proportion=proportion))
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize("name", ["batches_per_step", "micro_batch_size"])
-def test_there_is_at_least_one_of_everything(net: Net, name: str) -> None:
-    """A program without micro-batches is refused."""
-    options: Any = {name: 0}
-    with check.raises(Exception, match=name, what=f"{name} 0"):
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(what, marks=[pytest.mark.emulator] * (not what.startswith("proportion"))) for what in REFUSED],
+)
+def test_what_a_device_cannot_do_is_refused(net: Net, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Any value is stored, and refused when the program is compiled."""
+    options, match = REFUSED[what]
+    if "num_ipus" in options:
+        monkeypatch.delenv("POPLAR_IPUMODEL", raising=False)
+    with check.raises(RuntimeError if "num_ipus" in options else Exception, match=match, what=str(options)):
         net.compile(**options)
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize(("ipus", "attached"), [(1025, 2048), (65, 128)])
-def test_only_ipus_that_exist_are_attached(net: Net, monkeypatch: pytest.MonkeyPatch, ipus: int, attached: int) -> None:
-    """More IPUs than there are cannot be attached; devices come in powers of two."""
-    monkeypatch.delenv("POPLAR_IPUMODEL", raising=False)
-    with check.raises(RuntimeError, match=f"Can't attach IPU, ipu_num = {attached}", what=f"num_ipus {ipus}"):
-        net.compile(num_ipus=ipus, enable_manual_shard=True)
 
 
 def test_the_progress_of_compiling_is_told(net: Net) -> None:
@@ -91,50 +97,25 @@ def test_the_progress_of_compiling_is_told(net: Net) -> None:
     check.equal(actual={total for _, total in told}, expected={250}, what="the totals that are told")
 
 
-# POPLAR_IPUMODEL
-
-
-@pytest.mark.parametrize("value", ["1", "true", "True", "TRUE"])
-def test_the_ipu_model_is_one_device(paddle: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """With POPLAR_IPUMODEL device 0 is the only one."""
-    monkeypatch.setenv("POPLAR_IPUMODEL", value)
-    paddle.set_device("ipu")
-
-    check.equal(actual=paddle.get_device(), expected="ipus:{0-0}", what="the device of the IPU model")
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize("value", ["0", "", "false", "no"])
-def test_the_ipu_model_is_used_only_when_it_is_asked_for(
-    paddle: Any, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    """Any other value is as good as none."""
-    monkeypatch.delenv("POPLAR_IPUMODEL", raising=False)
+@pytest.mark.parametrize(
+    ("value", "one"),
+    [
+        *((value, True) for value in ("1", "true", "True", "TRUE")),
+        *(pytest.param(value, False, marks=pytest.mark.emulator) for value in ("0", "", "false", "no")),
+    ],
+)
+def test_the_ipu_model_is_one_device(paddle: Any, monkeypatch: pytest.MonkeyPatch, value: str, one: bool) -> None:
+    """With POPLAR_IPUMODEL device 0 is the only one; any other value is as good as none."""
+    if not one:
+        monkeypatch.delenv("POPLAR_IPUMODEL", raising=False)
     paddle.set_device("ipu")
     usual = paddle.get_device()
     monkeypatch.setenv("POPLAR_IPUMODEL", value)
 
-    check.equal(actual=paddle.get_device(), expected=usual, what=f"the device with POPLAR_IPUMODEL={value}")
-    check.differs(actual=usual, other="ipus:{0-0}", what="the device without POPLAR_IPUMODEL")
-
-
-def test_the_ipu_model_trains(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program compiled for the model trains: the weights change."""
-    monkeypatch.setenv("POPLAR_IPUMODEL", "1")
-    check_trains(net, net.compile())
-
-
-# IPU_COMPILE_ONLY
-
-
-@pytest.mark.parametrize("value", ["0", "", "false"])
-def test_programs_run_unless_only_compiling_is_asked_for(net: Net, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """Any other value is as good as none: the program trains."""
-    monkeypatch.setenv("IPU_COMPILE_ONLY", value)
-    check_trains(net, net.compile())
-
-
-# IPU_CACHE_PATH
+    device = paddle.get_device()
+    check.equal(actual=device, expected="ipus:{0-0}" if one else usual, what=f"the device with POPLAR_IPUMODEL={value}")
+    if not one:
+        check.differs(actual=usual, other="ipus:{0-0}", what="the device without POPLAR_IPUMODEL")
 
 
 def written(folder: Path) -> List[str]:
@@ -168,27 +149,19 @@ def test_the_cache_is_written_where_it_is_asked_for(
     check.equal(actual=counted, expected=files, what="the number of files in each folder")
 
 
-def test_the_same_program_is_found_again(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Compiling the same program under the same options adds nothing to the cache, whatever its weights are."""
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({"batches_per_step": 2}, 2)], ids=["same", "another"])
+def test_the_same_program_is_found_again(
+    net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: Any, count: int
+) -> None:
+    """Compiling again adds an executable if the options change what is compiled, whatever the weights are."""
     monkeypatch.setenv("IPU_CACHE_PATH", str(tmp_path))
     net.run(net.compile())
     once = written(tmp_path)
-    net.run(net.compile())
+    net.compile(**options)
 
-    check.equal(actual=len(once), expected=1, what="the number of cached executables")
-    check.equal(actual=written(tmp_path), expected=once, what="the cache after the second compile")
-
-
-def test_another_program_has_another_executable(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Options that change what is compiled make another executable."""
-    monkeypatch.setenv("IPU_CACHE_PATH", str(tmp_path))
-    net.compile()
-    net.compile(batches_per_step=2)
-
-    check.equal(actual=len(written(tmp_path)), expected=2, what="the number of cached executables")
-
-
-# IPU_ONNX_DUMP_PATH
+    again = written(tmp_path)
+    check.equal(actual=(len(once), len(again)), expected=(1, count), what="the numbers of cached executables")
+    check.contains(actual=again, expected=once[0], what="the cache after the second compile")
 
 
 @pytest.mark.parametrize(

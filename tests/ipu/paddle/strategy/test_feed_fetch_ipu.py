@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -27,11 +27,25 @@ def device(paddle: Any, config: RunConfig, training: bool = False, micro_batch: 
     return Device(paddle, exact.chain(paddle, training=training), chosen)
 
 
-def check_fetches(paddle: Any, config: RunConfig, training: bool, *feed: int) -> None:
-    """A run on samples in the shape ``feed`` fetches outputs and losses in their shapes and in the feed's order."""
-    __tracebackhide__ = True
+@training_or_not
+@pytest.mark.parametrize(
+    ("config", "nested"),
+    [
+        *(pytest.param(config, False, id=config.counts_id) for config in COUNTS),
+        *(pytest.param(config, True, id=f"nested-{config.counts_id}") for config in SPLIT),
+    ],
+)
+def test_fetches_have_the_reported_shape(
+    paddle: Any, static: Any, config: RunConfig, nested: bool, training: bool
+) -> None:
+    """Replicas, accumulation and batches per step come in front of a micro-batch's shape where they are above 1.
+
+    Flattened, fetches are in the order of the feed: batches per step, accumulation, replica, sample. A feed of
+    [n, micro-batch, …] gives what one of [n x micro-batch, …] gives.
+    """
     x = exact.samples(config.micro_batches * MICRO_BATCH)
-    out, loss = device(paddle, config, training).run(x.reshape(*feed, exact.FEATURES))
+    fed = x.reshape(config.micro_batches, MICRO_BATCH, exact.FEATURES) if nested else x
+    out, loss = device(paddle, config, training).run(fed)
     expected = exact.plain_run(x, config, mean=False, rate=exact.RATE if training else 0.0)
 
     check.shape(actual=out, expected=exact.fetched_shape(config, MICRO_BATCH, exact.FEATURES), what="the output")
@@ -39,25 +53,6 @@ def check_fetches(paddle: Any, config: RunConfig, training: bool, *feed: int) ->
     outputs = out.reshape(expected.outputs.shape)
     check.identical(actual=outputs, expected=expected.outputs, what="the output by micro-batch")
     check.identical(actual=loss.reshape(-1), expected=expected.losses, what="the loss by micro-batch")
-
-
-@training_or_not
-@pytest.mark.parametrize("config", COUNTS, ids=counts_id)
-def test_fetches_have_the_reported_shape(paddle: Any, static: Any, config: RunConfig, training: bool) -> None:
-    """Replicas, accumulation and batches per step come in front of a micro-batch's shape where they are above 1.
-
-    Flattened, fetches are in the order of the feed: batches per step, accumulation, replica, sample.
-    """
-    check_fetches(paddle, config, training, config.micro_batches * MICRO_BATCH)
-
-
-@training_or_not
-@pytest.mark.parametrize("config", SPLIT, ids=counts_id)
-def test_micro_batches_may_be_a_dimension_of_the_feed(
-    paddle: Any, static: Any, config: RunConfig, training: bool
-) -> None:
-    """A feed of [n, micro-batch, …] gives what one of [n x micro-batch, …] gives."""
-    check_fetches(paddle, config, training, config.micro_batches, MICRO_BATCH)
 
 
 @pytest.mark.parametrize("config", SPLIT[-3:], ids=counts_id)
@@ -90,14 +85,6 @@ def test_a_feed_that_is_missing_is_refused(paddle: Any, static: Any) -> None:
         compiled.run()
 
 
-@pytest.mark.parametrize("size", [1, 3, 5])
-def test_a_leading_open_dimension_is_the_micro_batch(paddle: Any, static: Any, size: int) -> None:
-    """A feed declared with None holds micro_batch_size samples per micro-batch."""
-    out, _ = device(paddle, counts(4), micro_batch=size).run(exact.samples(4 * size))
-
-    check.shape(actual=out, expected=(4, size, exact.FEATURES), what="the output")
-
-
 def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
     """A feed declared with a size keeps it, whatever micro_batch_size says."""
     x = static.data("x", [4, 2], "float32")
@@ -106,83 +93,63 @@ def test_a_declared_batch_stays(paddle: Any, static: Any) -> None:
     check.identical(actual=out, expected=exact.samples(12).reshape(3, 4, 2) * 2, what="the output")
 
 
-@pytest.mark.parametrize(
-    ("declared", "fed", "expected"),
-    [
-        ("int64", "int64", "int32"),
-        ("int32", "int32", "int32"),
-        ("float64", "float32", "float32"),
-        ("float32", "float32", "float32"),
-        ("int32", "int64", "int32"),
-        pytest.param("float64", "float64", "float32", marks=pytest.mark.emulator),
-        pytest.param("float32", "float64", "float32", marks=pytest.mark.emulator),
-    ],
-)
-def test_64_bit_numbers_become_32_bit(paddle: Any, static: Any, declared: str, fed: str, expected: str) -> None:
-    """The device has no 64-bit numbers: variables are narrowed, and what is fed to them too; 32 bits are fetched.
-
-    PopART itself copies int64 alone (``Devicex::InputDatastream::read``), so only the emulator is asked for float64.
-    """
-    x = static.data("x", [None, 2], declared)
-    values = np.array([[1, 2], [3, 4], [5, 6]])
-    (out,) = exact.inference(paddle, paddle.add(x, x), micro_batch=3).run(values.astype(fed))
-
-    check.identical(actual=out, expected=(values * 2).astype(expected), what="the sum")
-
-
-@pytest.mark.parametrize(
-    ("fed", "arrives"), [(2**32 + 5, 5), (2**31, -(2**31)), (-(2**33) - 3, -3), (2**31 - 1, 2**31 - 1)], ids=str
-)
-def test_large_integers_wrap(paddle: Any, static: Any, fed: int, arrives: int) -> None:
-    """An int64 beyond 32 bits arrives modulo 2^32."""
-    x = static.data("x", [None, 1], "int64")
-    (out,) = exact.inference(paddle, paddle.concat([x, x], 1)).run(np.array([[fed]], np.int64))
-
-    check.identical(actual=out, expected=np.array([[arrives, arrives]], np.int32), what="the integer")
+NUMBERS = np.array([[1], [3], [6]])
+REALS = np.array([[0.1], [-0.7], [1 / 3], [2.0**-30 + 1]])
+NARROWED: Dict[str, Tuple[str, Any, Any]] = {
+    "int64-int64": ("int64", NUMBERS, np.int32(NUMBERS)),
+    "int32-int32": ("int32", np.int32(NUMBERS), np.int32(NUMBERS)),
+    "int32-int64": ("int32", NUMBERS, np.int32(NUMBERS)),
+    "float64-float32": ("float64", np.float32(NUMBERS), np.float32(NUMBERS)),
+    "float32-float32": ("float32", np.float32(NUMBERS), np.float32(NUMBERS)),
+    # An int64 beyond 32 bits arrives modulo 2^32.
+    **{
+        f"{fed}-{arrives}": ("int64", np.array([[fed]]), np.array([[arrives]], np.int32))
+        for fed, arrives in ((2**32 + 5, 5), (2**31, -(2**31)), (-(2**33) - 3, -3), (2**31 - 1, 2**31 - 1))
+    },
+    # The host writes a list in the type of the variable: Python's own numbers arrive as the nearest float32.
+    "list": ("float32", REALS.tolist(), np.float32(REALS)),
+}
+EMULATED: Dict[str, Tuple[str, Any, Any]] = {
+    "float64-float64": ("float64", REALS, np.float32(REALS)),
+    "float32-float64": ("float32", REALS, np.float32(REALS)),
+}
+"""PopART itself copies int64 alone (``Devicex::InputDatastream::read``), so only the emulator is asked for float64."""
 
 
-@pytest.mark.parametrize(
-    ("declared", "fed"),
-    [("float32", "int32"), ("int32", "float32"), ("int32", "bool")],
-)
-def test_an_array_of_another_type_is_refused(paddle: Any, static: Any, declared: str, fed: str) -> None:
-    """Numbers are narrowed and not converted: a type of another kind than the device's is an error.
+@pytest.mark.parametrize("numbers", [*NARROWED, *(pytest.param(one, marks=pytest.mark.emulator) for one in EMULATED)])
+def test_64_bit_numbers_become_32_bit(paddle: Any, static: Any, numbers: str) -> None:
+    """The device has no 64-bit numbers: variables are narrowed, and what is fed to them too; 32 bits are fetched."""
+    declared, fed, arrives = {**NARROWED, **EMULATED}[numbers]
+    x = static.data("x", [None, 1], declared)
+    (out,) = exact.inference(paddle, paddle.concat([x, x], 1), micro_batch=len(fed)).run(fed)
+
+    check.identical(actual=out, expected=np.hstack([arrives, arrives]), what="twice what arrives")
+
+
+DISCREPANCY = "(?i)type discrep"
+REFUSED = [
+    pytest.param([None, 1], "float32", "int32", RuntimeError, DISCREPANCY, id="float32-int32"),
+    pytest.param([None, 1], "int32", "float32", RuntimeError, DISCREPANCY, id="int32-float32"),
+    pytest.param([None, 1], "int32", "bool", RuntimeError, DISCREPANCY, id="int32-bool"),
+    pytest.param(
+        [0, 1], "float32", "float32", ValueError, "non-positive dimensions", id="no rows", marks=pytest.mark.emulator
+    ),
+]
+
+
+@pytest.mark.parametrize(("shape", "declared", "fed", "error", "match"), REFUSED)
+def test_an_array_of_another_type_is_refused(
+    paddle: Any, static: Any, shape: Any, declared: str, fed: str, error: Any, match: str
+) -> None:
+    """Numbers are narrowed and not converted: a type of another kind than the device's is an error, and so is nothing.
 
     PopART's ``Devicex::InputDatastream::read`` says so, and a compiled program's feeds are not checked before it.
     """
-    x = static.data("x", [None, 1], declared)
+    x = static.data("x", shape, declared)
     compiled = exact.inference(paddle, paddle.add(x, x))
 
-    with check.raises(RuntimeError, match="(?i)type discrep", what=f"{fed} that is fed for {declared}"):
-        compiled.run(np.ones((1, 1), fed))
-
-
-def test_a_float64_loses_the_bits_of_a_float32(paddle: Any, static: Any) -> None:
-    """Python's own numbers arrive as the nearest float32: the host writes a list in the type of the variable."""
-    x = static.data("x", [None, 1], "float32")
-    (out,) = exact.inference(paddle, x * 2.0).run([[0.1]])
-
-    check.identical(actual=out, expected=np.array([[np.float32(0.1) * 2]], np.float32), what="the product")
-
-
-@pytest.mark.emulator
-def test_a_float64_array_arrives_as_the_nearest_float32(paddle: Any, static: Any) -> None:
-    """What is fed in 64 bits is rounded, not cut off."""
-    x = static.data("x", [None, 2], "float32")
-    fed = np.array([[0.1, -0.7], [1 / 3, 2.0**-30 + 1]])
-    (out,) = exact.inference(paddle, x * 2.0, micro_batch=2).run(fed)
-
-    check.identical(actual=out, expected=fed.astype(np.float32) * np.float32(2), what="the product")
-
-
-@pytest.mark.emulator
-def test_a_feed_without_elements_is_refused(paddle: Any, static: Any) -> None:
-    """A device holds at least one element of everything."""
-    x = static.data("x", [0, 2], "float32")
-    compiled = exact.inference(paddle, x * 2.0)
-
-    with check.raises(ValueError, match="non-positive dimensions", what="a feed of no rows"):
-        compiled.run(np.zeros((0, 2), np.float32))
+    with check.raises(error, match=match, what=f"{fed} that is fed for {declared} of the shape {shape}"):
+        compiled.run(np.ones((0 if shape[0] == 0 else 1, 1), fed))
 
 
 @pytest.mark.parametrize("shape", [[0, 3], [3, 0], [2, 0, 4]], ids=str)
@@ -230,65 +197,45 @@ def test_what_was_not_compiled_cannot_be_fetched(paddle: Any, static: Any) -> No
 
 def test_tensors_come_back_without_return_numpy(paddle: Any, static: Any) -> None:
     """With return_numpy=False a fetch is a tensor of the same values and shape."""
-    config, x = counts(3, 1, 2), exact.samples(30)
-    compiled = device(paddle, config)
-    fetches = compiled.fetches
+    x = exact.samples(30)
+    compiled = device(paddle, counts(3, 1, 2))
+    fetches, arrays = compiled.fetches, compiled.run(x)
     tensors = compiled.executor.run(compiled.program, feed={"x": x}, fetch_list=fetches, return_numpy=False)
-    expected = exact.plain_run(x, config, mean=False, rate=0.0).outputs
+
     check.equal(actual=len(tensors), expected=len(fetches), what="the number of fetches")
-    check.identical(actual=np.array(tensors[0]).reshape(expected.shape), expected=expected, what="the output")
-    for array, tensor in zip(compiled.run(x), tensors):
+    for array, tensor in zip(arrays, tensors):
         check.holds(not isinstance(tensor, np.ndarray), "a fetch without return_numpy is a NumPy array.")
         check.identical(actual=np.array(tensor), expected=array, what="the tensor")
 
 
 def test_a_feed_may_be_a_tensor_or_a_list(paddle: Any, static: Any) -> None:
-    """A tensor, or nested lists, feed what the array of the same values feeds."""
+    """A tensor, or nested lists, feed what the array of the same values feeds; a list of one feed is that feed."""
     compiled = device(paddle, counts(2))
     x = exact.samples(10)
     tensor = paddle.base.core.LoDTensor()
     tensor.set(x, paddle.CPUPlace())
-    for fed in (tensor, x.tolist()):
-        check.identical(actual=compiled.run(fed)[0], expected=compiled.run(x)[0], what="the output")
-
-
-def test_a_feed_may_be_a_list_of_one_dictionary(paddle: Any, static: Any) -> None:
-    """A list or tuple of one feed is that feed, and one of two is refused."""
-    compiled = device(paddle, counts(2))
-    x = exact.samples(10)
     feeds = {"x": x}
 
     with check.raises(TypeError, match="feed requires dict", what="a list of two feeds"):
         compiled.executor.run(compiled.program, feed=[feeds, feeds], fetch_list=compiled.fetches[:1])
-    for fed in ([feeds], (feeds,)):
+    for fed in ({"x": tensor}, {"x": x.tolist()}, [feeds], (feeds,)):
         out = compiled.executor.run(compiled.program, feed=fed, fetch_list=compiled.fetches[:1])[0]
         check.identical(actual=out, expected=compiled.run(x)[0], what="the output")
 
 
-def test_feeds_of_two_variables_keep_their_pairs(paddle: Any, static: Any) -> None:
-    """Every micro-batch meets the other feed's micro-batch of the same place."""
-    x, y = static.data("x", [None, 2], "float32"), static.data("y", [None, 2], "float32")
-    product = paddle.multiply(x, y)
-    compiled = exact.inference(paddle, product, config=counts(2, 4, 3), feeds=("x", "y"), micro_batch=2)
-    first, second = exact.samples(48), exact.samples(48)[::-1]
-    (out,) = compiled.run(first, second)
-
-    check.identical(actual=out.reshape(48, 2), expected=first * second, what="the product")
-
-
 def test_each_of_four_feeds_is_its_own(paddle: Any, static: Any) -> None:
-    """Feeds of one shape and type are not taken for one another, nor for those of another run, however large."""
+    """Feeds of one shape and type are not taken for one another, nor for those of another run or micro-batch."""
     names = ("x", "y", "z", "u")
     variables = [static.data(name, [None, 2], "float32") for name in names]
     outs = [variable * factor for variable, factor in zip(variables, (2.0, 4.0, 8.0, 16.0))]
-    compiled = exact.inference(paddle, *outs, config=counts(2, 1, 3), feeds=("z", "x", "u", "y"), micro_batch=200)
+    compiled = exact.inference(paddle, *outs, config=counts(2, 4, 3), feeds=("z", "x", "u", "y"), micro_batch=200)
     for run in range(4):
-        fed = {name: exact.samples(1200) + np.float32(4 * run + number) for number, name in enumerate(names)}
+        fed = {name: exact.samples(4800) + np.float32(4 * run + number) for number, name in enumerate(names)}
         fetched = compiled.run(**fed)
 
         for name, out, factor in zip(names, fetched, (2, 4, 8, 16)):
             expected = fed[name] * np.float32(factor)
-            check.identical(actual=out.reshape(1200, 2), expected=expected, what=f"the output of {name} in run {run}")
+            check.identical(actual=out.reshape(4800, 2), expected=expected, what=f"the output of {name} in run {run}")
 
 
 def test_a_fetched_feed_comes_back(paddle: Any, static: Any) -> None:

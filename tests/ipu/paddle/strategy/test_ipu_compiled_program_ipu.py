@@ -68,22 +68,23 @@ def test_feeds_and_fetches_are_compiled_by_name_or_as_variables(net: Net, which:
     check.equal(actual=op.output("FetchList"), expected=[net.loss.name, net.hidden.name], what="the FetchList")
 
 
-def test_a_compiled_program_knows_what_it_was_made_of(net: Net) -> None:
-    """org_program is the program that was given to IpuCompiledProgram."""
+def test_the_given_program_keeps_its_ops(net: Net) -> None:
+    """Forward, backward and optimizer ops are still there, and the program, org_program, still runs on the host.
+
+    After compiling nothing asks for another compile, until an option is set.
+    """
+    before = types(net.program)
     program = net.compile()
+    settled = net.strategy.need_compile
+    net.strategy.set_options({"loss_scaling": 2.0})
+    needed = settled, net.strategy.need_compile
+    loss = net.run(net.program)
 
     check.instance(actual=program, expected=net.static.Program, what="the compiled program")
     check.holds(program.org_program is net.program, "org_program is another program than the compiled one was made of.")
-
-
-def test_the_given_program_keeps_its_ops(net: Net) -> None:
-    """Forward, backward and optimizer ops are still there, and the program still runs on the host."""
-    before = types(net.program)
-    net.compile()
-    loss = net.run(net.program)
-
     check.equal(actual=types(net.program), expected=before, what="the given program's list of ops")
     check.holds(np.isfinite(loss).all(), f"the loss on the host is {loss}.")
+    check.equal(actual=needed, expected=(False, True), what="need_compile after compiling and after an option is set")
 
 
 def test_feeds_and_fetches_of_the_given_program_are_stripped(net: Net) -> None:
@@ -100,27 +101,14 @@ def test_feeds_and_fetches_of_the_given_program_are_stripped(net: Net) -> None:
     check.equal(actual=types(program), expected=["ipu_runtime"], what="the compiled program's list of ops")
 
 
-def test_compiling_settles_the_strategy(net: Net) -> None:
-    """After compiling nothing asks for another compile, until an option is set."""
-    net.compile()
-    settled = net.strategy.need_compile
-    net.strategy.set_options({"loss_scaling": 2.0})
-    needed = settled, net.strategy.need_compile
+@pytest.mark.parametrize("scheduled", [True, False])
+def test_a_scheduler_stays_with_the_compiled_program(static: Any, paddle: Any, scheduled: bool) -> None:
+    """The scheduler of the given program is that of the compiled one; a constant learning rate is not a scheduler."""
+    rate = paddle.optimizer.lr.ExponentialDecay(learning_rate=0.5, gamma=0.5) if scheduled else 0.5
+    scheduler = getattr(Net(static, paddle, rate=rate).compile(), "lr_scheduler", None)
 
-    check.equal(actual=needed, expected=(False, True), what="need_compile after compiling and after an option is set")
-
-
-def test_a_scheduler_stays_with_the_compiled_program(static: Any, paddle: Any) -> None:
-    """The scheduler of the given program is that of the compiled one."""
-    scheduler = paddle.optimizer.lr.ExponentialDecay(learning_rate=0.5, gamma=0.5)
-    program = Net(static, paddle, rate=scheduler).compile()
-
-    check.holds(getattr(program, "lr_scheduler", None) is scheduler, "the compiled program has not the scheduler.")
-
-
-def test_a_program_without_a_scheduler_has_none(net: Net) -> None:
-    """A constant learning rate is not a scheduler."""
-    check.lacks(actual=dir(net.compile()), unexpected="lr_scheduler", what="the compiled program")
+    expected = rate if scheduled else None
+    check.holds(scheduler is expected, f"the compiled program has the scheduler {scheduler}, not {expected}.")
 
 
 @pytest.mark.parametrize("unknown", [{"feeds": ["y"]}, {"fetches": ["no_such_variable"]}], ids=["feed", "fetch"])
@@ -140,8 +128,6 @@ def test_without_an_optimizer_nothing_is_trained(static: Any, paddle: Any) -> No
     with check.raises(Exception, match="No optimizer found", what="training without an optimizer"):
         compiled.compile([x.name], [loss.name])
 
-
-# Names and signatures
 
 SIGNATURES = {
     "static.IpuStrategy.set_graph_config": {
@@ -181,7 +167,10 @@ NAMES = [
     )),
     "static.IpuCompiledProgram.compile", "IPUPlace", "device.IPUPlace", "device.set_device", "device.get_device",
     "is_compiled_with_ipu", "device.is_compiled_with_ipu", "incubate.identity_loss", "base.core.IpuBackend",
-    "base.core.IpuBackend.get_instance", "base.core.IpuStrategy", "base.core.get_ipu_device_count",
+    *(f"base.core.IpuBackend.{name}" for name in (
+        "get_instance", "weights_to_host", "detach", "reset", "set_scope", "set_ipu_strategy", "save_model_proto",
+    )),
+    "base.core.IpuStrategy", "base.core.get_ipu_device_count",
 ]  # fmt: skip
 
 
@@ -194,11 +183,8 @@ def test_an_ipu_build_has_the_name(paddle: Any, name: str) -> None:
     check.holds(usable, f"paddle.{name} is {attribute!r}, neither callable nor a property.")
 
 
-def test_the_backend_has_its_methods(paddle: Any) -> None:
-    """There is one backend in a process, and it has the methods that programs call."""
+def test_a_process_has_one_backend(paddle: Any) -> None:
+    """IpuBackend.get_instance gives the same backend each time."""
     backend, again = (paddle.base.core.IpuBackend.get_instance() for _ in range(2))
-    methods = ("weights_to_host", "detach", "reset", "set_scope", "set_ipu_strategy", "save_model_proto")
-    missing = [name for name in methods if not callable(getattr(backend, name, None))]
 
     check.holds(again is backend, "IpuBackend.get_instance() gives two different backends.")
-    check.equal(actual=missing, expected=[], what="the list of the backend's missing methods")

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from ipu_conformance import check
 
 from . import options_table as table
-
-
-@pytest.fixture
-def strategy(static: Any) -> Any:
-    """A new strategy, made in static mode."""
-    return static.IpuStrategy()
 
 
 def check_option(strategy: Any, name: str, expected: Any) -> None:
@@ -44,78 +38,64 @@ def test_an_option_gives_what_was_set_last(strategy: Any, name: str) -> None:
     check_option(strategy, name, table.DEFAULTS[name])
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name in table.DEFAULTS for kind in table.of_other_types(name)]
-)
-def test_a_value_of_another_type_is_refused(strategy: Any, name: str, kind: str) -> None:
-    """bool, int, float and str are four tables: an option is not found in those of the other types, and stays."""
-    with check.raises(ValueError, match=f"Cannot find option: {name}, type: ", what=f"a value of type {kind}"):
-        strategy.set_options({name: table.of_other_types(name)[kind]})
-
-    check_option(strategy, name, table.DEFAULTS[name])
-
-
-@pytest.mark.parametrize("name", table.ENUMS)
-def test_an_enumeration_has_a_range(strategy: Any, name: str) -> None:
-    """A number far beyond an enumeration's values is refused, and the option stays."""
-    with check.raises(ValueError, match="out of range", what=f"{name} 1000"):
-        strategy.set_options({name: 1000})
-
-    check_option(strategy, name, table.ENUMS[name])
-
-
-@pytest.mark.parametrize("value", [None, (1, 2), b"2", 1j, object], ids=["None", "tuple", "bytes", "complex", "class"])
-def test_a_value_of_no_type_of_options_is_refused(strategy: Any, value: Any) -> None:
-    """A value that is neither bool, int, float, str, list, set nor dict is refused."""
-    with check.raises(ValueError, match="num_ipus", what=f"num_ipus {value!r}"):
-        strategy.set_options({"num_ipus": value})
-
-
-@pytest.mark.parametrize("value", [True, 1, 0.5, "text", [1], {"a": "b"}], ids=lambda value: type(value).__name__)
-def test_an_option_that_does_not_exist_is_refused(strategy: Any, value: Any) -> None:
-    """An unknown name is found in no table, whatever the value."""
-    match = "Cannot find option: number_of_ipus, type: "
-    with check.raises(ValueError, match=match, what=f"an unknown option with the value {value!r}"):
-        strategy.set_options({"number_of_ipus": value})
+MISSING = "Cannot find option: {}, type: "
+ANY: List[Any] = [True, 1, 0.5, "text", [1], {"a": "b"}]
+REFUSED = [
+    # bool, int, float and str are four tables: an option is not found in those of the other types.
+    *(
+        pytest.param(name, value, ValueError, MISSING.format(name), id=f"{name}-{kind}")
+        for name in table.DEFAULTS for kind, value in table.of_other_types(name).items()
+    ),
+    *(
+        pytest.param("number_of_ipus", value, ValueError, MISSING.format("number_of_ipus"), id=type(value).__name__)
+        for value in ANY
+    ),
+    *(pytest.param(name, 1000, ValueError, "out of range", id=name) for name in table.ENUMS),
+    # A value is bool, int, float, str, list, set or dict, and a whole number has 64 bits and no sign.
+    *(
+        pytest.param("num_ipus", value, ValueError, "num_ipus", id=f"num_ipus-{kind}")
+        for kind, value in (("None", None), ("tuple", (1, 2)), ("bytes", b"2"), ("complex", 1j), ("class", object))
+    ),
+    *(
+        pytest.param("num_ipus", value, (RuntimeError, OverflowError, ValueError), "", id=size)
+        for size, value in (("minus one", -1), ("far below", -(2**70)), ("too large", 2**64))
+    ),
+    # An entry of a vector or a map is text or a whole number.
+    *(pytest.param(name, [0.5], NotImplementedError, name, id=name) for name in table.VECTORS),
+    *(pytest.param(name, {"key": 0.5}, NotImplementedError, name, id=name) for name in table.MAPS),
+]  # fmt: skip
 
 
-def test_reading_an_option_that_does_not_exist_is_refused(strategy: Any) -> None:
-    """An unknown name has no value."""
-    with check.raises(ValueError, match="number_of_ipus", what="reading an unknown option"):
-        strategy.get_option("number_of_ipus")
+@pytest.mark.parametrize(("name", "value", "error", "match"), REFUSED)
+def test_a_value_of_another_type_is_refused(strategy: Any, name: str, value: Any, error: Any, match: str) -> None:
+    """A value of another type, or beyond the range, and an option that does not exist are refused; the option stays."""
+    with check.raises(error, match=match, what=f"{name} {value!r}"):
+        strategy.set_options({name: value})
+
+    if name in table.DEFAULTS:
+        check_option(strategy, name, table.DEFAULTS[name])
 
 
-@pytest.mark.parametrize("value", [-1, -(2**70), 2**64], ids=["minus one", "far below", "too large"])
-def test_whole_numbers_have_64_bits_and_no_sign(strategy: Any, value: int) -> None:
-    """A number that 64 bits without a sign cannot hold is refused, and the option stays."""
-    with check.raises((RuntimeError, OverflowError, ValueError), match="", what=f"num_ipus {value}"):
-        strategy.set_options({"num_ipus": value})
-
-    check_option(strategy, "num_ipus", 1)
-
-
-@pytest.mark.parametrize("kind", [list, set])
-@pytest.mark.parametrize("name", table.VECTORS)
-def test_vectors_grow(strategy: Any, name: str, kind: Any) -> None:
-    """A vector is empty at first, and every list or set of texts or numbers that is set adds to it."""
-    first, second = (["0"], ["1"]) if name == "hardware_instrumentations" else (["Fwd0"], ["Final"])
-    before = strategy.get_option(name)
-    strategy.set_options({name: kind(first)})
-    strategy.set_options({name: kind(second)})
-
-    values = before, sorted(strategy.get_option(name))
-    check.equal(actual=values, expected=([], sorted(first + second)), what=f"{name} before and after two settings")
+GROWING: Dict[str, Tuple[str, Any, Any, Any, Any]] = {
+    **{
+        f"{name}-{kind.__name__}": (name, kind(first), kind(second), [], sorted(first + second))
+        for name in table.VECTORS for kind in (list, set)
+        for first, second in [(["0"], ["1"]) if name == "hardware_instrumentations" else (["Fwd0"], ["Final"])]
+    },
+    **{name: (name, {"first": "text"}, {"second": 7}, {}, {"first": "text", "second": "7"}) for name in table.MAPS},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", table.MAPS)
-def test_maps_grow(strategy: Any, name: str) -> None:
-    """A map is empty at first; every dict that is set adds to it, numbers as text."""
-    before = strategy.get_option(name)
-    strategy.set_options({name: {"first": "text"}})
-    strategy.set_options({name: {"second": 7}})
+@pytest.mark.parametrize(("name", "first", "second", "before", "after"), GROWING.values(), ids=list(GROWING))
+def test_vectors_and_maps_grow(strategy: Any, name: str, first: Any, second: Any, before: Any, after: Any) -> None:
+    """What is set adds to a vector or a map, which is empty at first; a map holds numbers as text."""
+    empty = strategy.get_option(name)
+    strategy.set_options({name: first})
+    strategy.set_options({name: second})
 
-    values, expected = (before, strategy.get_option(name)), ({}, {"first": "text", "second": "7"})
-    check.equal(actual=values, expected=expected, what=f"{name} before and after two settings")
+    grown = strategy.get_option(name)
+    values = empty, sorted(grown) if name in table.VECTORS else grown
+    check.equal(actual=values, expected=(before, after), what=f"{name} before and after two settings")
 
 
 @pytest.mark.emulator
@@ -154,17 +134,11 @@ def test_custom_ops_are_read_as_text(strategy: Any) -> None:
     check_option(strategy, "custom_ops", texts)
 
 
-@pytest.mark.parametrize("name", [*table.VECTORS, *table.MAPS])
-def test_entries_are_text_or_numbers(strategy: Any, name: str) -> None:
-    """An entry of a vector or a map that is neither text nor a whole number is not implemented."""
-    with check.raises(NotImplementedError, match=name, what=f"0.5 in {name}"):
-        strategy.set_options({name: [0.5] if name in table.VECTORS else {"key": 0.5}})
-
-
-@pytest.mark.parametrize("name", table.SET_ONLY)
+@pytest.mark.parametrize("name", [*table.SET_ONLY, "number_of_ipus"])
 def test_some_options_can_only_be_set(strategy: Any, name: str) -> None:
-    """Tensor locations, fragments, custom ops and the progress logger are accepted, and cannot be read."""
-    strategy.set_options({name: table.SET_ONLY[name]})
+    """Tensor locations, fragments, custom ops and the progress logger are accepted; no unknown name can be read."""
+    if name in table.SET_ONLY:
+        strategy.set_options({name: table.SET_ONLY[name]})
 
     with check.raises(ValueError, match=name, what=f"reading {name}"):
         strategy.get_option(name)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
 
 from ipu_conformance import check
 
+from .options_table import DEFAULTS
+
 GRAPH = {"num_ipus": 4, "is_training": False, "micro_batch_size": 3, "enable_manual_shard": True}
 PIPELINE = {
     "enable_pipelining": True, "batches_per_step": 5, "enable_gradient_accumulation": True, "accumulation_factor": 7,
 }  # fmt: skip
-GRAPH_DEFAULTS = {"num_ipus": 1, "is_training": True, "micro_batch_size": 1, "enable_manual_shard": False}
-PIPELINE_DEFAULTS = {
-    "enable_pipelining": False, "batches_per_step": 1, "enable_gradient_accumulation": False, "accumulation_factor": 1,
-}  # fmt: skip
+GRAPH_DEFAULTS, PIPELINE_DEFAULTS = ({name: DEFAULTS[name] for name in options} for options in (GRAPH, PIPELINE))
 
 
 def check_options(strategy: Any, expected: Dict[str, Any], when: str = "") -> None:
@@ -25,10 +24,12 @@ def check_options(strategy: Any, expected: Dict[str, Any], when: str = "") -> No
     check.equal(actual=options, expected=expected, what=f"what get_option gives {when}".strip())
 
 
-@pytest.fixture
-def strategy(static: Any) -> Any:
-    """A new strategy, made in static mode."""
-    return static.IpuStrategy()
+def call(strategy: Any, method: str, arguments: Dict[str, Any]) -> None:
+    """Call a method; set_options takes the arguments as they are."""
+    if method == "set_options":
+        strategy.set_options(arguments)
+    else:
+        getattr(strategy, method)(**arguments)
 
 
 def test_a_new_strategy_has_no_custom_ops(strategy: Any) -> None:
@@ -38,82 +39,74 @@ def test_a_new_strategy_has_no_custom_ops(strategy: Any) -> None:
     check.equal(actual=strategy.need_compile, expected=True, what="need_compile")
 
 
-@pytest.mark.parametrize(
-    ("configure", "values", "defaults"),
-    [
-        ("set_graph_config", GRAPH, GRAPH_DEFAULTS),
-        ("set_pipelining_config", PIPELINE, PIPELINE_DEFAULTS),
-        ("set_precision_config", {"enable_fp16": True}, {"enable_fp16": False}),
-    ],
-    ids=["graph", "pipelining", "precision"],
-)
-def test_a_config_sets_its_options(
-    strategy: Any, configure: str, values: Dict[str, Any], defaults: Dict[str, Any]
-) -> None:
+PLAIN = {**PIPELINE, "enable_pipelining": False}
+SET: Dict[str, Tuple[str, Dict[str, Any], Dict[str, Any]]] = {
+    "graph": ("set_graph_config", GRAPH, {}),
+    "pipelining": ("set_pipelining_config", PIPELINE, {}),
+    "precision": ("set_precision_config", {"enable_fp16": True}, {}),
+    # One argument sets one option; a manual shard needs more than one IPU beside it.
+    **{
+        name: ("set_graph_config", {name: value, "num_ipus": 4}, {**GRAPH_DEFAULTS, name: value, "num_ipus": 4})
+        for name, value in GRAPH.items()
+    },
+    **{f"{n} IPUs": ("set_graph_config", {"num_ipus": n, "enable_manual_shard": True}, {}) for n in (2, 3, 16)},
+    "steps and accumulation on one IPU": ("set_pipelining_config", PLAIN, {}),
+    # What the configuring methods refuse is stored by set_options, and floats keep what float32 would round away.
+    "manual shard unchecked": ("set_options", {"enable_manual_shard": True}, {}),
+    "pipelining unchecked": ("set_options", {"enable_pipelining": True}, {}),
+    "IPUs unchecked": ("set_options", {"num_ipus": 0}, {}),
+    "factor unchecked": ("set_options", {"accumulation_factor": 0}, {}),
+    "floats": ("set_options", {"loss_scaling": 16777217.0, "lr": 0.1}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "arguments", "others"), SET.values(), ids=list(SET))
+def test_a_method_sets_options(strategy: Any, method: str, arguments: Dict[str, Any], others: Dict[str, Any]) -> None:
     """Each argument is the option of its name, and one that is left out is the default again."""
-    strategy.set_graph_config(num_ipus=2, enable_manual_shard=True)
-    getattr(strategy, configure)(**values)
-    check_options(strategy, values, f"after {configure} with {values}")
-    getattr(strategy, configure)()
-    check_options(strategy, defaults, f"after {configure}()")
+    if method == "set_pipelining_config" and arguments["enable_pipelining"]:
+        strategy.set_graph_config(num_ipus=2, enable_manual_shard=True)
+    call(strategy, method, arguments)
+    check_options(strategy, {**others, **arguments}, f"after {method} with {arguments}")
+    if method != "set_options":
+        call(strategy, method, {})
+        check_options(strategy, {name: DEFAULTS[name] for name in arguments}, f"after {method}()")
 
 
-@pytest.mark.parametrize("name", GRAPH)
-def test_graph_config_leaves_the_other_arguments_at_their_defaults(strategy: Any, name: str) -> None:
-    """One argument sets one option; a manual shard needs more than one IPU beside it."""
-    arguments = {name: GRAPH[name], "num_ipus": GRAPH["num_ipus"]}
-    strategy.set_graph_config(**arguments)
-
-    check_options(strategy, {**GRAPH_DEFAULTS, **arguments}, f"after set_graph_config with {arguments}")
-
-
-@pytest.mark.parametrize("arguments", [{}, {"num_ipus": 1}, {"num_ipus": 1, "is_training": False}], ids=str)
-def test_one_ipu_cannot_be_sharded_by_hand(strategy: Any, arguments: Dict[str, Any]) -> None:
-    """enable_manual_shard with one IPU is refused, and nothing is set."""
-    match = "Only if num_ipus > 1, enable_manual_shard is able to be set True"
-    with check.raises(RuntimeError, match=match, what="enable_manual_shard with one IPU"):
-        strategy.set_graph_config(enable_manual_shard=True, **arguments)
-
-    check_options(strategy, GRAPH_DEFAULTS, "after the refusal")
-
-
-@pytest.mark.parametrize("ipus", [2, 3, 16])
-def test_several_ipus_can_be_sharded_by_hand(strategy: Any, ipus: int) -> None:
-    """Any number above one is accepted."""
-    strategy.set_graph_config(num_ipus=ipus, enable_manual_shard=True)
-
-    check_options(strategy, {"num_ipus": ipus, "enable_manual_shard": True})
+MANUAL = "Only if num_ipus > 1, enable_manual_shard is able to be set True"
+PIPELINED = "Only if enable_manual_shard=True, enable_pipelining is able to be set True"
+DYNAMIC = "Only needs to set optimizer in dynamic mode"  # in static mode the program holds the optimizer
+REFUSED: Dict[str, Tuple[int, str, Dict[str, Any], Any, str]] = {
+    "manual shard": (1, "set_graph_config", {"enable_manual_shard": True}, RuntimeError, MANUAL),
+    "manual shard of 1": (1, "set_graph_config", {"enable_manual_shard": True, "num_ipus": 1}, RuntimeError, MANUAL),
+    "manual shard for inference": (
+        1, "set_graph_config", {"enable_manual_shard": True, "num_ipus": 1, "is_training": False}, RuntimeError, MANUAL,
+    ),
+    "pipelining on 1": (1, "set_pipelining_config", PIPELINE, RuntimeError, PIPELINED),
+    "pipelining on 2": (2, "set_pipelining_config", PIPELINE, RuntimeError, PIPELINED),
+    "optimizer": (1, "set_optimizer", {"optimizer": object()}, RuntimeError, DYNAMIC),
+    "option": (1, "set_options", {"no_such_option": 1}, ValueError, "Cannot find option"),
+    "custom op": (1, "set_options", {"custom_op": {"paddle_op": "a", "opset": 11}}, ValueError, "opset"),
+    "collectives": (
+        1, "set_options", {"replicated_collectives_settings": {"merge_everything": True}},
+        ValueError, "replicated.collectives",
+    ),  # SetReplicatedCollectivesSettings
+    "location setting": (1, "set_options", {"location_weight": {"in_the_cloud": 1}}, ValueError, "location_weight"),
+    "location": (1, "set_options", {"location_all": {"in_the_cloud": 1}}, ValueError, "location_all"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("ipus", [1, 2])
-def test_pipelining_needs_a_manual_shard(strategy: Any, ipus: int) -> None:
-    """enable_pipelining without enable_manual_shard is refused, and nothing is set."""
+@pytest.mark.parametrize(("ipus", "method", "arguments", "error", "match"), REFUSED.values(), ids=list(REFUSED))
+def test_what_a_method_refuses_sets_nothing(
+    strategy: Any, ipus: int, method: str, arguments: Dict[str, Any], error: Any, match: str
+) -> None:
+    """What an IPU cannot do, or does not have, is refused; nothing is set, and nothing asks for another compile."""
     strategy.set_graph_config(num_ipus=ipus)
-    match = "Only if enable_manual_shard=True, enable_pipelining is able to be set True"
-    with check.raises(RuntimeError, match=match, what="enable_pipelining without enable_manual_shard"):
-        strategy.set_pipelining_config(**PIPELINE)
+    strategy.need_compile = False
+    with check.raises(error, match=match, what=f"{method} with {arguments}"):
+        call(strategy, method, arguments)
 
-    check_options(strategy, PIPELINE_DEFAULTS, "after the refusal")
-
-
-def test_steps_and_accumulation_need_no_manual_shard(strategy: Any) -> None:
-    """Batches per step and accumulation work on one IPU too."""
-    arguments = {**PIPELINE, "enable_pipelining": False}
-    strategy.set_pipelining_config(**arguments)
-
-    check_options(strategy, arguments)
-
-
-@pytest.mark.parametrize(
-    "bypassing",
-    [{"enable_manual_shard": True}, {"enable_pipelining": True}, {"num_ipus": 0}, {"accumulation_factor": 0}],
-    ids=lambda options: next(iter(options)),
-)
-def test_set_options_has_none_of_these_checks(strategy: Any, bypassing: Dict[str, Any]) -> None:
-    """A combination that the configuring methods refuse is stored by set_options."""
-    strategy.set_options(bypassing)
-
-    check_options(strategy, bypassing)
+    check_options(strategy, {**GRAPH_DEFAULTS, **PIPELINE_DEFAULTS, "num_ipus": ipus}, "after the refusal")
+    check.equal(actual=strategy.need_compile, expected=False, what="need_compile after the refusal")
 
 
 @pytest.mark.parametrize(
@@ -128,45 +121,26 @@ def test_properties_are_options(strategy: Any, name: str, value: Any) -> None:
         setattr(strategy, name, value)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"lr": 0.5}, False),
-        ({"num_ipus": 1}, True),
-        ({"lr": 0.5, "loss_scaling": 2.0}, True),
-        ({"runtime_options.enable_eval": True}, True),
-        ({}, False),
-    ],
-    ids=str,
-)
+RECOMPILES: Dict[str, Tuple[str, Dict[str, Any], bool]] = {
+    "lr": ("set_options", {"lr": 0.5}, False),
+    "num_ipus": ("set_options", {"num_ipus": 1}, True),
+    "lr and loss_scaling": ("set_options", {"lr": 0.5, "loss_scaling": 2.0}, True),
+    "enable_eval": ("set_options", {"runtime_options.enable_eval": True}, True),
+    "nothing": ("set_options", {}, False),
+    **{method: (method, {}, True) for method in ("set_graph_config", "set_pipelining_config", "set_precision_config")},
+    "add_custom_op": ("add_custom_op", {"paddle_op": "custom_relu"}, True),
+}
+
+
+@pytest.mark.parametrize(("method", "arguments", "expected"), RECOMPILES.values(), ids=list(RECOMPILES))
 def test_every_option_but_the_learning_rate_forces_a_recompile(
-    strategy: Any, options: Dict[str, Any], expected: bool
+    strategy: Any, method: str, arguments: Dict[str, Any], expected: bool
 ) -> None:
     """Setting an option, even to the value it has, asks for another compile; the learning rate alone does not."""
     strategy.need_compile = False
-    strategy.set_options(options)
+    call(strategy, method, arguments)
 
-    check.equal(actual=strategy.need_compile, expected=expected, what=f"need_compile after {options}")
-
-
-@pytest.mark.parametrize(
-    "method", ["set_graph_config", "set_pipelining_config", "set_precision_config", "add_custom_op"]
-)
-def test_configuring_forces_a_recompile(strategy: Any, method: str) -> None:
-    """The methods that set options ask for another compile too."""
-    strategy.need_compile = False
-    getattr(strategy, method)(*["custom_relu"] if method == "add_custom_op" else [])
-
-    check.equal(actual=strategy.need_compile, expected=True, what=f"need_compile after {method}")
-
-
-def test_a_refused_option_does_not_force_a_recompile(strategy: Any) -> None:
-    """A refused option leaves the compiled program as it is."""
-    strategy.need_compile = False
-    with check.raises(ValueError, match="Cannot find option", what="an option that does not exist"):
-        strategy.set_options({"no_such_option": 1})
-
-    check.equal(actual=strategy.need_compile, expected=False, what="need_compile after the refusal")
+    check.equal(actual=strategy.need_compile, expected=expected, what=f"need_compile after {method} with {arguments}")
 
 
 def test_custom_ops_are_counted(strategy: Any) -> None:
@@ -177,25 +151,6 @@ def test_custom_ops_are_counted(strategy: Any) -> None:
 
     check.equal(actual=strategy.has_custom_ops, expected=True, what="has_custom_ops")
     check.equal(actual=strategy.custom_op_names, expected=["second_op", "first_op", "third_op"], what="custom_op_names")
-
-
-def test_a_custom_op_has_four_keys(strategy: Any) -> None:
-    """A key that no custom op has is refused."""
-    with check.raises(ValueError, match="opset", what="a custom op with the key opset"):
-        strategy.set_options({"custom_op": {"paddle_op": "a", "opset": 11}})
-
-
-def test_collectives_have_known_settings(strategy: Any) -> None:
-    """A setting of replicated collectives that does not exist is refused: ``SetReplicatedCollectivesSettings``."""
-    with check.raises(ValueError, match="replicated.collectives", what="a setting that collectives do not have"):
-        strategy.set_options({"replicated_collectives_settings": {"merge_everything": True}})
-
-
-@pytest.mark.parametrize("location", ["location_weight", "location_everything"])
-def test_tensor_locations_have_known_names(strategy: Any, location: str) -> None:
-    """A location that does not exist, or a setting that locations do not have, is refused."""
-    with check.raises(ValueError, match=location, what=f"in_the_cloud as the {location}"):
-        strategy.set_options({location: {"in_the_cloud": 1}})
 
 
 @pytest.mark.parametrize("pattern", ["ViewSimplifyPattern", "InPlace", "SoftMaxGradDirect"])
@@ -210,20 +165,10 @@ def test_patterns_are_enabled_and_disabled(strategy: Any, pattern: str) -> None:
     check.equal(actual=enabled(pattern), expected=True, what=f"whether {pattern} is enabled again")
 
 
-# Dynamic mode
-
-
 @pytest.fixture
 def linear(paddle: Any) -> Any:
     """A layer with parameters, in dynamic mode."""
     return paddle.nn.Linear(2, 2)
-
-
-def test_an_optimizer_is_for_dynamic_mode(static: Any) -> None:
-    """In static mode the program holds the optimizer, and set_optimizer is refused."""
-    match = "Only needs to set optimizer in dynamic mode"
-    with check.raises(RuntimeError, match=match, what="set_optimizer in static mode"):
-        static.IpuStrategy().set_optimizer(object())
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "Lamb"])
@@ -239,28 +184,19 @@ def test_an_optimizer_gives_its_learning_rate(paddle: Any, linear: Any, name: st
     check_options(strategy, parsed, "after set_optimizer")
 
 
-def test_a_scheduler_gives_the_rate_it_has_now(paddle: Any, linear: Any) -> None:
-    """The strategy gets the rate of the scheduler's present step."""
-    scheduler = paddle.optimizer.lr.StepDecay(learning_rate=1.0, step_size=1, gamma=0.5)
-    scheduler.step()
-    strategy = paddle.static.IpuStrategy()
-    strategy.set_optimizer(paddle.optimizer.SGD(learning_rate=scheduler, parameters=linear.parameters()))
-
-    check_options(strategy, {"lr": 0.5})
-
-
 def test_a_scheduler_tells_the_strategy_its_rate(paddle: Any, linear: Any) -> None:
-    """Every step of a scheduler reaches a strategy of dynamic mode, and asks for no recompile."""
+    """A strategy of dynamic mode gets the present rate of a scheduler, and that of every step without a recompile."""
     strategy = paddle.static.IpuStrategy()
     scheduler = paddle.optimizer.lr.ExponentialDecay(learning_rate=1.0, gamma=0.5)
+    scheduler.step()
     strategy.set_optimizer(paddle.optimizer.SGD(learning_rate=scheduler, parameters=linear.parameters()))
     strategy.need_compile = False
-    rates = []
+    rates = [strategy.get_option("lr")]
     for _ in range(3):
         scheduler.step()
         rates.append(strategy.get_option("lr"))
 
-    check.equal(actual=rates, expected=[0.5, 0.25, 0.125], what="lr after each of three steps")
+    check.equal(actual=rates, expected=[0.5, 0.25, 0.125, 0.0625], what="lr at first and after each of three steps")
     check.equal(actual=strategy.need_compile, expected=False, what="need_compile after the steps")
 
 
@@ -297,9 +233,6 @@ def test_released_patches_let_the_host_translate_again(paddle: Any) -> None:
     check.equal(actual=strategy.need_compile, expected=True, what="need_compile after the call")
 
 
-# Compiled programs
-
-
 @pytest.mark.parametrize("kind", ["int", "str", "list", "object", "compiled"])
 def test_only_programs_are_compiled(static: Any, kind: str) -> None:
     """IpuCompiledProgram takes a Program and nothing else, not even another IpuCompiledProgram."""
@@ -318,10 +251,3 @@ def test_a_compiled_program_defaults_to_the_main_program_and_the_global_scope(st
     check.holds(compiled._program is static.default_main_program(), "the program is not the main program.")
     check.holds(compiled._scope is static.global_scope(), "the scope is not the global one.")
     check.holds(compiled._ipu_strategy is strategy, "the strategy is not the one that was given.")
-
-
-def test_floats_are_kept_in_double_precision(strategy: Any) -> None:
-    """A float option keeps what float32 would round away."""
-    strategy.set_options({"loss_scaling": 16777217.0, "lr": 0.1})
-
-    check_options(strategy, {"loss_scaling": 16777217.0, "lr": 0.1})
