@@ -52,13 +52,10 @@ def graph(name: str) -> Graph:
                 strategy.set_pipelining_config(True, 1, True, 3)
             path_of_dump = str(Path(folder) / "model.onnx")
             strategy.set_options({"onnx_dump_path": path_of_dump})
-            feeds = [network.image.name, "label"] if golden.training else [network.image.name]
-            fetch = network.cost if golden.training else network.prediction
-            program = (
-                network.main
-                if golden.training
-                else network.main.clone(for_test=True)._prune_with_input(feeds, [network.prediction.name])
-            )
+            program, feeds, fetch = network.main, [network.image.name, "label"], network.cost
+            if not golden.training:
+                feeds, fetch = feeds[:1], network.prediction
+                program = network.main.clone(for_test=True)._prune_with_input(feeds, [fetch.name])
             paddle.static.IpuCompiledProgram(program, ipu_strategy=strategy).compile(feeds, [fetch.name])
         return without_values(ir.read(path_of_dump))
 

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 import pytest
@@ -15,10 +15,12 @@ from ipu_conformance import check, interpreter, ir
 from ipu_conformance.ir.checks import ALL_REDUCES
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
-from ..device import held, started
+from ..device import compiled, held, started
 
 DOT_CHECKS = ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")
 MICRO_BATCH = 2
+PLACES = [(1, 0), (0, 1), (2, 2)]
+"""The IPU and the stage of each layer."""
 BATCH = np.linspace(-1, 1, 5 * MICRO_BATCH * 3, dtype=np.float32).reshape(5, MICRO_BATCH, 3)
 """Five micro-batches, as many as are accumulated."""
 
@@ -35,7 +37,7 @@ class Net:
     def __init__(self, static: Any, paddle: Any, *, clip: bool = False) -> None:
         self.static, self.paddle = static, paddle
         value = static.data("x", [None, 3], "float32")
-        for number, (index, stage) in enumerate([(1, 0), (0, 1), (2, 2)]):
+        for number, (index, stage) in enumerate(PLACES):
             with static.ipu_shard_guard(index, stage):
                 value = paddle.tanh(static.nn.fc(value, 4 + number, weight_attr=f"w{number}", bias_attr=False))
         with static.ipu_shard_guard(2, 2):
@@ -100,43 +102,32 @@ def placement(model: Any) -> List[Tuple[str, Any, Any]]:
     return [(type, held.get("__ipu_number"), held.get("__pipeline_stage")) for type, held in nodes]
 
 
-def test_the_dumped_model_is_valid_onnx(net: Net, tmp_path: Path) -> None:
-    """``onnx_dump_path`` writes a model that onnx.checker accepts, from the feeds, in micro-batches, to the fetches."""
-    net.compile(onnx_dump_path=str(tmp_path / "model.onnx"))
+PIPELINED = [(type, *guard) for guard in PLACES for type in ("MatMul", "Tanh")]
+WHOLE = [(type, 0, None) for _ in PLACES for type in ("MatMul", "Tanh")]
 
-    graph = loaded(tmp_path / "model.onnx").graph
-    types = {each.name: each.type.tensor_type for each in graph.input}
+
+@pytest.mark.parametrize(
+    ("pipelined", "placed"),
+    [(True, [*PIPELINED, ("ReduceMean", 2, 2)]), (False, [*WHOLE, ("ReduceMean", 0, None)])],
+    ids=["pipelined", "whole"],
+)
+def test_the_dumped_model_is_the_forward_pass(net: Net, tmp_path: Path, pipelined: bool, placed: Any) -> None:
+    """``onnx_dump_path`` writes valid ONNX, from the feeds, in micro-batches, to the fetches, with the weights' bits.
+
+    Each op carries the IPU and the stage of its guard, which has no effect unless the graph is sharded by hand.
+    """
+    weights = net.weights()
+    net.compile(pipelined=pipelined, onnx_dump_path=str(tmp_path / "model.onnx"))
+
+    model = loaded(tmp_path / "model.onnx")
+    types = {each.name: each.type.tensor_type for each in model.graph.input}
     feeds = {name: (type.elem_type, [each.dim_value for each in type.shape.dim]) for name, type in types.items()}
-
-    check.equal(
-        actual=feeds, expected={"x": (1, [MICRO_BATCH, 3])}, what="the type (1 is FLOAT) and shape of each feed"
-    )
-    check.equal(actual=[each.name for each in graph.output], expected=[net.loss.name], what="the list of fetches")
-
-
-def test_the_dumped_model_holds_the_weights(net: Net, tmp_path: Path) -> None:
-    """The weights of the dump are bit for bit those in the scope when the program was compiled."""
-    expected = net.weights()
-    net.compile(onnx_dump_path=str(tmp_path / "model.onnx"))
-
-    check_weights(loaded(tmp_path / "model.onnx"), expected)
-
-
-def test_the_dumped_model_is_placed(net: Net, tmp_path: Path) -> None:
-    """The dump is the forward pass, and each of its ops carries the IPU and the stage of its guard."""
-    net.compile(onnx_dump_path=str(tmp_path / "model.onnx"))
-    layers = [(type, *guard) for guard in [(1, 0), (0, 1), (2, 2)] for type in ("MatMul", "Tanh")]
-
-    placed = placement(loaded(tmp_path / "model.onnx"))
-    check.equal(actual=placed, expected=[*layers, ("ReduceMean", 2, 2)], what="the type, IPU and stage of each op")
-
-
-def test_without_manual_shards_all_is_on_the_first_ipu(net: Net, tmp_path: Path) -> None:
-    """Guards have no effect unless the graph is sharded by hand, and without a pipeline there are no stages."""
-    net.compile(pipelined=False, onnx_dump_path=str(tmp_path / "model.onnx"))
-
-    places = {(ipu, stage) for _, ipu, stage in placement(loaded(tmp_path / "model.onnx"))}
-    check.equal(actual=places, expected={(0, None)}, what="the set of IPUs and stages")
+    fetches = [each.name for each in model.graph.output]
+    what = "the type (1 is FLOAT) and shape of each feed"
+    check.equal(actual=feeds, expected={"x": (1, [MICRO_BATCH, 3])}, what=what)
+    check.equal(actual=fetches, expected=[net.loss.name], what="the list of fetches")
+    check_weights(model, weights)
+    check.equal(actual=placement(model), expected=placed, what="the type, IPU and stage of each op")
 
 
 def test_the_dumped_model_computes_the_loss(net: Net, tmp_path: Path) -> None:
@@ -167,13 +158,9 @@ def test_a_difference_is_executed_as_it_was_computed(static: Any, paddle: Any, t
     start = paddle.nn.initializer.Assign(np.array([5.0, -7.0, 11.0], np.float32))
     base = paddle.create_parameter([3], "float32", default_initializer=start)
     out = paddle.nn.functional.relu(x * x - base)
-    executor = started(paddle)
-    strategy = static.IpuStrategy()
-    strategy.set_graph_config(num_ipus=1, is_training=False, micro_batch_size=4)
-    strategy.set_options({"onnx_dump_path": str(tmp_path / "model.onnx")})
-    program = static.IpuCompiledProgram(ipu_strategy=strategy).compile(["x"], [out.name])
+    started(paddle)
     samples = np.arange(-6, 6, dtype=np.float32).reshape(4, 3)
-    (returned,) = executor.run(program, feed={"x": samples}, fetch_list=[out])
+    (returned,) = compiled(paddle, [out], onnx_dump_path=str(tmp_path / "model.onnx")).run(samples)
 
     outcome = interpreter.execute(ir.read(str(tmp_path / "model.onnx")), {"x": samples})
 
@@ -201,44 +188,45 @@ def test_a_path_that_cannot_be_written_is_an_error(net: Net, tmp_path: Path) -> 
         net.compile(onnx_dump_path=str(tmp_path / "no-folder" / "model.onnx"))
 
 
-def counts(path: Path, *types: str) -> List[int]:
-    """How often each type of op is drawn."""
-    check.holds(path.exists(), f"nothing is drawn in {path.name}.")
-    return [len(re.findall(rf"\b{type}\b", path.read_text("utf-8"))) for type in types]
+BY_THEN = "MatMul", "MatMulRhsGrad", "SGD0VarUpdate", "IpuCopy"
+FORWARD = "MatMul", "Tanh", "ReduceMean"
+DRAWN: Dict[str, Tuple[str, Dict[str, Any], Sequence[str], Sequence[int]]] = {
+    # Gradients appear with the backward pass, updates before aliasing, and copies between IPUs at the end.
+    "Fwd0": ("Fwd0", {}, BY_THEN, [3, 0, 0, 0]),
+    "Fwd1": ("Fwd1", {}, BY_THEN, [3, 0, 0, 0]),
+    "Bwd0": ("Bwd0", {}, BY_THEN, [3, 3, 0, 0]),
+    "PreAlias": ("PreAlias", {}, BY_THEN, [3, 3, 3, 0]),
+    "Final": ("Final", {}, BY_THEN, [3, 3, 3, 4]),
+    # Each of the three gradients is reduced over replicas, and accumulated, where there are any.
+    "1 replica": ("Final", {"replicas": 1}, ["|".join(ALL_REDUCES)], [0]),
+    "2 replicas": ("Final", {"replicas": 2}, ["|".join(ALL_REDUCES)], [3]),
+    "1 accumulated": ("Final", {"pipelined": False, "accumulation": 1}, ["Accumulate"], [0]),
+    "4 accumulated": ("Final", {"pipelined": False, "accumulation": 4}, ["Accumulate"], [3]),
+    # Clipping squares each of them for one norm.
+    "clipped": ("Final", {"pipelined": False, "clip": True}, ["ReduceSumSquare", "Sqrt"], [3, 1]),
+    "not clipped": ("Final", {"pipelined": False}, ["ReduceSumSquare", "Sqrt"], [0, 0]),
+    # Ops from first_dot_op to before final_dot_op are drawn.
+    "0-10000": ("Fwd0", {"first_dot_op": 0, "final_dot_op": 10000}, FORWARD, [3, 3, 1]),
+    "2-10000": ("Fwd0", {"first_dot_op": 2, "final_dot_op": 10000}, FORWARD, [2, 2, 1]),
+    "0-3": ("Fwd0", {"first_dot_op": 0, "final_dot_op": 3}, FORWARD, [2, 1, 0]),
+    "2-5": ("Fwd0", {"first_dot_op": 2, "final_dot_op": 5}, FORWARD, [2, 1, 0]),
+}
 
 
-@pytest.mark.parametrize("dot_check", DOT_CHECKS)
-def test_the_ir_is_drawn_at_a_check(net: Net, tmp_path: Path, dot_check: str) -> None:
-    """Each check is drawn in its own file in the folder ``log_dir``, which is created, and nothing else is drawn."""
-    net.compile(dot_checks=[dot_check], log_dir=str(tmp_path / "logs" / "deep"))
+@pytest.mark.parametrize("what", DRAWN)
+def test_a_drawing_shows_what_the_program_has_by_then(static: Any, paddle: Any, tmp_path: Path, what: str) -> None:
+    """Each check is drawn in its own file in the folder ``log_dir``, which is created, with the ops of the moment."""
+    dot_check, options, types, expected = DRAWN[what]
+    options = dict(options)
+    folder = tmp_path / "logs" / "deep"
+    Net(static, paddle, clip=options.pop("clip", False)).compile(dot_checks=[dot_check], log_dir=str(folder), **options)
 
-    drawn = {path.name.lower(): path.read_text("utf-8")[:7] for path in (tmp_path / "logs" / "deep").glob("*")}
-    check.equal(actual=drawn, expected={f"{dot_check.lower()}.dot": "digraph"}, what="the beginning of each drawn file")
-
-
-@pytest.mark.parametrize(
-    ("dot_check", "expected"),
-    [("Fwd0", [3, 0, 0, 0]), ("Fwd1", [3, 0, 0, 0]), ("Bwd0", [3, 3, 0, 0]), ("PreAlias", [3, 3, 3, 0]),
-     ("Final", [3, 3, 3, 4])],
-)  # fmt: skip
-def test_a_drawing_shows_what_the_program_has_by_then(
-    net: Net, tmp_path: Path, dot_check: str, expected: List[int]
-) -> None:
-    """Gradients appear with the backward pass, updates before aliasing, and copies between IPUs at the end."""
-    net.compile(dot_checks=[dot_check], log_dir=str(tmp_path))
-
-    types = ("MatMul", "MatMulRhsGrad", "SGD0VarUpdate", "IpuCopy")
-    drawn = counts(tmp_path / f"{dot_check.lower()}.dot", *types)
-    check.equal(actual=drawn, expected=expected, what=f"the number of {', '.join(types)} at {dot_check}")
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_gradients_are_reduced_over_replicas(net: Net, tmp_path: Path, replicas: int) -> None:
-    """With replicas each of the three gradients passes an all-reduce; with one replica none does."""
-    net.compile(replicas=replicas, dot_checks=["Final"], log_dir=str(tmp_path))
-
-    reduces = sum(counts(tmp_path / "final.dot", *ALL_REDUCES))
-    check.equal(actual=reduces, expected=3 if replicas > 1 else 0, what="the number of all-reduces")
+    drawn = {path.name.lower(): path.read_text("utf-8") for path in folder.glob("*")}
+    check.equal(actual=list(drawn), expected=[f"{dot_check.lower()}.dot"], what="the list of drawn files")
+    (text,) = drawn.values()
+    counts = [len(re.findall(rf"\b(?:{type})\b", text)) for type in types]
+    check.equal(actual=text[:7], expected="digraph", what="the beginning of the drawn file")
+    check.equal(actual=counts, expected=expected, what=f"the numbers of {', '.join(types)} at {dot_check}")
 
 
 def drawn_on(file: Path, *types: str) -> Dict[str, List[int]]:
@@ -267,39 +255,12 @@ def test_a_weight_is_updated_where_it_is_used(net: Net, tmp_path: Path, replicas
     check.equal(actual=drawn, expected=expected, what="the IPUs of each type of op")
 
 
-@pytest.mark.parametrize("accumulation", [1, 4])
-def test_gradients_are_accumulated(net: Net, tmp_path: Path, accumulation: int) -> None:
-    """With accumulation each of the three gradients is accumulated; without it none is."""
-    net.compile(pipelined=False, accumulation=accumulation, dot_checks=["Final"], log_dir=str(tmp_path))
-
-    accumulates = counts(tmp_path / "final.dot", "Accumulate")
-    check.equal(actual=accumulates, expected=[3 if accumulation > 1 else 0], what="the number of Accumulate")
-
-
-@pytest.mark.parametrize("clip", [False, True])
-def test_gradients_are_clipped(static: Any, paddle: Any, tmp_path: Path, clip: bool) -> None:
-    """Clipping squares each of the three gradients for one norm."""
-    Net(static, paddle, clip=clip).compile(pipelined=False, dot_checks=["Final"], log_dir=str(tmp_path))
-
-    norms = counts(tmp_path / "final.dot", "ReduceSumSquare", "Sqrt")
-    check.equal(actual=norms, expected=[3, 1] if clip else [0, 0], what="the number of ReduceSumSquare and Sqrt")
-
-
 def test_backward_stages_follow_forward_stages(net: Net, tmp_path: Path) -> None:
     """Three forward stages make five: the last computes its own gradients, and the others' follow in reverse."""
     net.compile(dot_checks=["Final"], log_dir=str(tmp_path))
 
     stages = {int(number) for number in re.findall(r"[Ss]tage (\d+)", (tmp_path / "final.dot").read_text("utf-8"))}
     check.equal(actual=stages, expected={0, 1, 2, 3, 4}, what="the set of drawn stages")
-
-
-@pytest.mark.parametrize(("first", "final", "ops"), [(0, 10000, 7), (2, 10000, 5), (0, 3, 3), (2, 5, 3)])
-def test_a_part_of_the_program_is_drawn(net: Net, tmp_path: Path, first: int, final: int, ops: int) -> None:
-    """Ops from ``first_dot_op`` to before ``final_dot_op`` are drawn."""
-    net.compile(dot_checks=["Fwd0"], log_dir=str(tmp_path), first_dot_op=first, final_dot_op=final)
-
-    drawn = sum(counts(tmp_path / "fwd0.dot", "MatMul", "Tanh", "ReduceMean"))
-    check.equal(actual=drawn, expected=ops, what=f"the number of drawn ops from {first} to before {final}")
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -336,10 +297,10 @@ def test_an_unknown_check_is_refused(net: Net, tmp_path: Path) -> None:
         net.compile(dot_checks=["Bwd7"], log_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_graph_is_drawn_by_paddle(net: Net, paddle: Any, tmp_path: Path, compiled: bool) -> None:
+@pytest.mark.parametrize("runtime", [False, True])
+def test_a_graph_is_drawn_by_paddle(net: Net, paddle: Any, tmp_path: Path, runtime: bool) -> None:
     """``IrGraph.draw`` writes the graph as DOT, and as PDF where Graphviz is; a compiled one has the runtime alone."""
-    program = net.compile() if compiled else paddle.static.default_main_program()
+    program = net.compile() if runtime else paddle.static.default_main_program()
     core, framework = paddle.base.core, paddle.base.framework
     graph = framework.IrGraph(core.Graph(program.desc))
 
@@ -350,5 +311,5 @@ def test_a_graph_is_drawn_by_paddle(net: Net, paddle: Any, tmp_path: Path, compi
 
     text = (tmp_path / "net.dot").read_text("utf-8")
     drawn = "ipu_runtime" in text, "tanh_grad" in text, (tmp_path / "net.pdf").exists()
-    expected = compiled, not compiled, graphviz
+    expected = runtime, not runtime, graphviz
     check.equal(actual=drawn, expected=expected, what="whether ipu_runtime and tanh_grad are drawn, and the PDF exists")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -13,46 +13,38 @@ from ipu_conformance import check
 from ..compiling import Compiling
 from ..device import compiled
 
-SHAPES, SCALE = "infer_shape_pass", "delete_scale_op_pass"
-CANONICAL, INPLACE, RUNTIME = "popart_canonicalization_pass", "ipu_inplace_pass", "ipu_runtime_replacer_pass"
+SCALE, CANONICAL, INPLACE = "delete_scale_op_pass", "popart_canonicalization_pass", "ipu_inplace_pass"
 
 
-@pytest.mark.parametrize("size", [1, 4, 7])
-def test_a_leading_unknown_becomes_the_micro_batch(static: Any, paddle: Any, size: int) -> None:
-    """A feed with an unknown batch has the micro-batch's, and so has everything that is computed from it."""
-    x = static.data("x", [None, 3], "float32")
-    out = paddle.concat([paddle.tanh(static.nn.fc(x, 2)), x], axis=1)
-    shapes = {x.name: (size, 3), out.name: (size, 5)}
-
-    block = Compiling(paddle, ["x"], [out.name], is_training=False, micro_batch_size=size).upto(SHAPES).block
-
-    inferred = {name: tuple(block.var(name).shape) for name in shapes}
-    check.equal(actual=inferred, expected=shapes, what="the shape of each variable")
+def traced(paddle: Any, out: Any, **options: Any) -> Compiling:
+    """The main program that infers ``out`` from x, on its way through the passes."""
+    return Compiling(paddle, ["x"], [out.name], is_training=False, **options)
 
 
-def test_a_batch_that_is_known_is_kept(static: Any, paddle: Any) -> None:
-    """A fed shape without unknowns stays, whatever the micro-batch."""
-    out = paddle.tanh(static.data("x", [6, 3], "float32"))
+SHAPES: Dict[str, Tuple[Any, str, str, int, Any]] = {
+    **{f"batch-{size}": (None, "float32", "float32", size, size) for size in (1, 4, 7)},
+    "batch that is known": (6, "float32", "float32", 4, 6),
+    "int64-int32": (None, "int64", "int32", 4, 4),
+    "float64-float32": (None, "float64", "float32", 4, 4),
+    "int32-int32": (None, "int32", "int32", 4, 4),
+    "bool-bool": (None, "bool", "bool", 4, 4),
+}
+"""The batch and the type of a feed, and what they become for a micro-batch."""
 
-    block = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SHAPES).block
 
-    shapes = [tuple(block.var(name).shape) for name in ("x", out.name)]
-    check.equal(actual=shapes, expected=[(6, 3), (6, 3)], what="the shape of the feed and of its tanh")
+@pytest.mark.parametrize(("batch", "declared", "narrow", "size", "inferred"), SHAPES.values(), ids=list(SHAPES))
+def test_a_leading_unknown_becomes_the_micro_batch(
+    static: Any, paddle: Any, batch: Any, declared: str, narrow: str, size: int, inferred: int
+) -> None:
+    """An unknown batch is the micro-batch's, and feeds of 64 bits are narrowed, for all that is computed from them."""
+    out = paddle.reshape(paddle.concat([static.data("x", [batch, 3], declared)] * 2, axis=1), [0, 3, 2])
 
-
-@pytest.mark.parametrize(
-    ("declared", "narrow"),
-    [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float32", "float32"), ("bool", "bool")],
-)
-def test_feeds_have_at_most_32_bits(static: Any, paddle: Any, declared: str, narrow: str) -> None:
-    """Feeds of 64 bits are narrowed, and so are their copies; other types stay."""
-    out = paddle.reshape(static.data("x", [None, 3], declared), [-1])
-
-    block = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SHAPES).block
+    block = traced(paddle, out, micro_batch_size=size).upto("infer_shape_pass").block
 
     dtype = paddle.base.framework.convert_np_dtype_to_dtype_(narrow)
-    dtypes = [block.var(name).dtype for name in ("x", out.name)]
-    check.equal(actual=dtypes, expected=[dtype, dtype], what="the dtype of the feed and of its reshape")
+    types = [(tuple(block.var(name).shape), block.var(name).dtype) for name in ("x", out.name)]
+    expected = [((inferred, 3), dtype), ((inferred, 3, 2), dtype)]
+    check.equal(actual=types, expected=expected, what="the shape and dtype of the feed and of what is made of it")
 
 
 @pytest.mark.parametrize("wide", ["topk", "argsort", "argmax", "assign"])
@@ -74,32 +66,23 @@ def test_indices_are_compared_with_labels_that_were_fed(static: Any, paddle: Any
 
 
 @pytest.mark.parametrize(
-    ("scale", "bias", "kept"), [(1.0, 0.0, False), (2.0, 0.0, True), (1.0, 0.5, True), (-1.0, 0.0, True)]
+    ("scales", "bias", "kept"),
+    [([1.0], 0.0, False), ([1.0, 1.0], 0.0, False), ([2.0], 0.0, True), ([1.0], 0.5, True), ([-1.0], 0.0, True)],
+    ids=str,
 )
 def test_a_scale_that_changes_nothing_is_deleted(
-    static: Any, paddle: Any, scale: float, bias: float, kept: bool
+    static: Any, paddle: Any, scales: List[float], bias: float, kept: bool
 ) -> None:
-    """A scale by one that adds nothing is deleted and its reader reads its input; every other scale stays."""
-    first = paddle.exp(static.data("x", [None, 3], "float32"))
-    second = paddle.scale(first, scale, bias)
-    out = paddle.tanh(second)
+    """Scales by one that add nothing are deleted and their reader reads their input; every other scale stays."""
+    first = second = paddle.exp(static.data("x", [None, 3], "float32"))
+    for scale in scales:
+        second = paddle.scale(second, scale, bias)
 
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SCALE)
+    compiling = traced(paddle, paddle.tanh(second)).upto(SCALE)
 
     check.equal(actual=compiling.types, expected=["exp", *["scale"] * kept, "tanh"], what="the list of ops")
     read = second if kept else first
     check.equal(actual=compiling.only("tanh").input("X"), expected=[read.name], what="tanh's input")
-
-
-def test_chains_of_scales_are_deleted(static: Any, paddle: Any) -> None:
-    """Scales by one that follow one another are all deleted."""
-    first = paddle.exp(static.data("x", [None, 3], "float32"))
-    out = paddle.tanh(paddle.scale(paddle.scale(first, 1.0), 1.0))
-
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SCALE)
-
-    check.equal(actual=compiling.types, expected=["exp", "tanh"], what="the list of ops")
-    check.equal(actual=compiling.only("tanh").input("X"), expected=[first.name], what="tanh's input")
 
 
 @pytest.mark.parametrize("fetch", ["before", "after", "both"])
@@ -142,7 +125,7 @@ def test_a_scale_whose_variables_are_written_over_stays(static: Any, paddle: Any
     """A scale by one is not deleted where its input or its output is written a second time."""
     out = written_over(static, paddle, which)
 
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(SCALE)
+    compiling = traced(paddle, out).upto(SCALE)
 
     factors = [op.attr("scale") for op in compiling.block.ops if op.type == "scale"]
     check.equal(actual=factors, expected=[2.0, 1.0, 3.0, 10.0], what="the factors of the scales that are left")
@@ -151,7 +134,7 @@ def test_a_scale_whose_variables_are_written_over_stays(static: Any, paddle: Any
 def test_mapped_ops_keep_their_names_and_versions(static: Any, paddle: Any) -> None:
     """An op that the strategy maps passes through under its own name, with the version of its own row."""
     out = paddle.nn.functional.relu(paddle.tanh(paddle.exp(static.data("x", [None, 3], "float32"))))
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False)
+    compiling = traced(paddle, out)
     for version, op in ((3, "relu"), (5, "exp"), (7, "tanh")):
         compiling.strategy.add_custom_op(op, f"My{op}", "custom.ops", version)
 
@@ -193,7 +176,7 @@ def test_ops_become_those_of_popart(static: Any, paddle: Any, name: str) -> None
     make, expected = CANONICALS[name]
     out = make(paddle, static.data("x", [None, 3], "float32"))
 
-    types = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL).types
+    types = traced(paddle, out).upto(CANONICAL).types
     check.equal(actual=types, expected=expected, what=f"what {name} becomes")
 
 
@@ -232,60 +215,45 @@ def test_attributes_are_those_of_popart(static: Any, paddle: Any) -> None:
 
 @pytest.mark.parametrize("given", [(0, 0), (2, 1), (1, 4)])
 def test_canonical_ops_are_where_their_op_was(static: Any, paddle: Any, given: Any) -> None:
-    """The PopART ops of a Paddle op carry its index and stage."""
-    x = static.data("x", [None, 3], "float32")
-    with static.ipu_shard_guard(*given):
-        out = paddle.rsqrt(x)
+    """The PopART ops of a Paddle op carry its index and stage.
 
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
-
-    check.equal(actual=compiling.types, expected=["popart_sqrt", "popart_reciprocal"], what="the list of ops")
-    check.equal(actual=compiling.shards, expected=[given, given], what="the index and stage of each op")
-
-
-@pytest.mark.parametrize("given", [(2, 1), (1, 4)])
-def test_a_cast_without_a_place_is_where_its_input_is_made(static: Any, paddle: Any, given: Any) -> None:
-    """Casts of mixed precision carry no attributes: each takes index and stage of the op before it.
-
-    ``cast_handler`` of Paddle's popart_canonicalization/tensor_ops.cc; a cast of a feed has nothing before it.
+    Casts of mixed precision carry no attributes: each takes index and stage of the op before it (``cast_handler`` of
+    Paddle's popart_canonicalization/tensor_ops.cc); a cast of a feed has nothing before it.
     """
-    x = static.data("x", [None, 3], "float32")
-    first = paddle.cast(x, "float16")
+    first = paddle.cast(static.data("x", [None, 3], "float32"), "float16")
     with static.ipu_shard_guard(*given):
-        made = paddle.tanh(first)
+        made = paddle.rsqrt(first)
     out = paddle.cast(paddle.cast(made, "float32"), "int32")
 
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
+    compiling = traced(paddle, out).upto(CANONICAL)
 
-    check.equal(actual=compiling.shards, expected=[(None, None), *[given] * 3], what="the index and stage of each op")
-
-
-UNKNOWN: Dict[str, Callable[[Any, Any], Any]] = {
-    "lgamma": lambda paddle, x: paddle.lgamma(x),
-    "matrix_power": lambda paddle, x: paddle.linalg.matrix_power(paddle.matmul(x, x, transpose_x=True), 2),
-    "erfinv": lambda paddle, x: paddle.erfinv(x),
-    "kthvalue": lambda paddle, x: paddle.kthvalue(x, 2)[0],
-}
+    types = [f"popart_{name}" for name in ("cast", "sqrt", "reciprocal", "cast", "cast")]
+    check.equal(actual=compiling.types, expected=types, what="the list of ops")
+    check.equal(actual=compiling.shards, expected=[(None, None), *[given] * 4], what="the index and stage of each op")
 
 
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_ops_without_a_handler_are_refused(static: Any, paddle: Any, name: str) -> None:
-    """An op that an IPU build has no handler for is an error that names it."""
-    out = UNKNOWN[name](paddle, static.data("x", [None, 3], "float32"))
+UNKNOWN: Dict[str, Tuple[Callable[[Any, Any], Any], List[str]]] = {
+    "lgamma": (lambda paddle, x: paddle.lgamma(x), ["lgamma"]),
+    "matrix_power": (
+        lambda paddle, x: paddle.linalg.matrix_power(paddle.matmul(x, x, transpose_x=True), 2), ["matrix_power"],
+    ),
+    "erfinv": (lambda paddle, x: paddle.erfinv(x), ["erfinv"]),
+    "kthvalue": (lambda paddle, x: paddle.kthvalue(x, 2)[0], ["kthvalue"]),
+    "two": (lambda paddle, x: paddle.lgamma(paddle.erfinv(paddle.lgamma(x))), ["lgamma", "erfinv"]),
+}  # fmt: skip
 
-    with check.raises(NotImplementedError, match=rf"Found unimplemented op_handler\(s\) for IPU.*{name}", what=name):
-        Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
 
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_ops_without_a_handler_are_refused(static: Any, paddle: Any, what: str) -> None:
+    """The error names every op that an IPU build has no handler for, and each once."""
+    ask, names = UNKNOWN[what]
+    out = ask(paddle, static.data("x", [None, 3], "float32"))
 
-def test_all_ops_without_a_handler_are_named_once(static: Any, paddle: Any) -> None:
-    """The error names every such op, and each once."""
-    x = static.data("x", [None, 3], "float32")
-    out = paddle.lgamma(paddle.erfinv(paddle.lgamma(x)))
-
-    with check.raises(NotImplementedError, match="lgamma", what="lgamma, erfinv and lgamma again") as refusal:
-        Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
-    times = [str(refusal.value).count(name) for name in ("lgamma", "erfinv")]
-    check.equal(actual=times, expected=[1, 1], what=f"how often lgamma and erfinv are named in {refusal.value}")
+    match = rf"Found unimplemented op_handler\(s\) for IPU.*{names[0]}"
+    with check.raises(NotImplementedError, match=match, what=what) as refusal:
+        traced(paddle, out).upto(CANONICAL)
+    times = [str(refusal.value).count(name) for name in names]
+    check.equal(actual=times, expected=[1] * len(names), what=f"how often {names} are named in {refusal.value}")
 
 
 def test_a_value_that_is_written_again_is_renamed(static: Any, paddle: Any) -> None:
@@ -294,7 +262,7 @@ def test_a_value_that_is_written_again_is_renamed(static: Any, paddle: Any) -> N
     second = paddle.tanh(first)
     paddle.assign(paddle.multiply(second, second), output=first)
     out = paddle.add(first, second)
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(CANONICAL)
+    compiling = traced(paddle, out).upto(CANONICAL)
     before = [name for op in compiling.block.ops for name in op.output("__outputs__")]
     compiling.upto(INPLACE)
     after = [name for op in compiling.block.ops for name in op.output("__outputs__")]
@@ -310,7 +278,7 @@ def test_a_value_that_is_written_again_is_renamed(static: Any, paddle: Any) -> N
 def test_statistics_are_renamed_where_they_are_written(static: Any, paddle: Any) -> None:
     """A batch norm reads its running statistics and writes them under names of their own."""
     out = static.nn.batch_norm(static.data("x", [None, 3, 2, 2], "float32"))
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False).upto(INPLACE).only("popart_batchnormalization")
+    compiling = traced(paddle, out).upto(INPLACE).only("popart_batchnormalization")
 
     reads, writes = compiling.input("__inputs__"), compiling.output("__outputs__")
 
@@ -331,24 +299,23 @@ def test_one_runtime_op_is_left(static: Any, paddle: Any, feeds: List[str], fetc
     check.equal(actual=ops[0].output("FetchList"), expected=[each.name for each in outputs], what="the FetchList")
 
 
-@pytest.mark.parametrize("batches", [1, 3, 4])
-def test_a_predictors_pipeline_has_a_batch_for_each_ipu(static: Any, paddle: Any, batches: int) -> None:
-    """A pipelined inference with fewer batches per step than IPUs is refused."""
-    out = paddle.tanh(static.data("x", [None, 3], "float32"))
-    options = {"num_ipus": 4, "enable_manual_shard": True, "enable_pipelining": True, "batches_per_step": batches}
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False, **options)
+PIPELINE = {"is_training": False, "num_ipus": 4, "enable_manual_shard": True, "enable_pipelining": True}
+PREDICTORS: Dict[str, Tuple[Dict[str, Any], str]] = {
+    "1": ({**PIPELINE, "batches_per_step": 1}, "number of IPUs"),
+    "3": ({**PIPELINE, "batches_per_step": 3}, "number of IPUs"),
+    "4": ({**PIPELINE, "batches_per_step": 4}, ""),
+    "training": ({"is_training": True}, "is_training"),
+}
 
-    refusal = check.raises(ValueError, match="number of IPUs", what=f"batches_per_step {batches} on 4 IPUs")
-    with refusal if batches < 4 else contextlib.nullcontext():
+
+@pytest.mark.parametrize(("options", "match"), PREDICTORS.values(), ids=list(PREDICTORS))
+def test_a_predictors_pipeline_has_a_batch_for_each_ipu(static: Any, paddle: Any, options: Any, match: str) -> None:
+    """A pipelined inference with fewer batches per step than IPUs is refused, and so is a strategy for training."""
+    compiling = Compiling(paddle, ["x"], [paddle.tanh(static.data("x", [None, 3], "float32")).name], **options)
+
+    refusal = check.raises(ValueError, match=match, what=f"a predictor with {options}")
+    with refusal if match else contextlib.nullcontext():
         compiling.apply("inference_process_pass")
-
-
-def test_a_predictor_does_not_train(static: Any, paddle: Any) -> None:
-    """A strategy for training is refused."""
-    out = paddle.tanh(static.data("x", [None, 3], "float32"))
-
-    with check.raises(ValueError, match="is_training", what="a predictor with a strategy for training"):
-        Compiling(paddle, ["x"], [out.name]).apply("inference_process_pass")
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -356,7 +323,7 @@ def test_an_inference_is_transferred_to_float16(static: Any, paddle: Any, half: 
     """With ``enable_fp16`` values and weights are float16 between casts; feeds and fetches stay float32."""
     x = static.data("x", [None, 3], "float32")
     out = paddle.tanh(static.nn.fc(x, 2, weight_attr="weight"))
-    compiling = Compiling(paddle, ["x"], [out.name], is_training=False, enable_fp16=half)
+    compiling = traced(paddle, out, enable_fp16=half)
     compiling.apply("inference_process_pass").upto("avg_shard_pass").apply("inference_dtype_transfer_pass")
     block, types = compiling.block, paddle.base.core.VarDesc.VarType
     ops, casts = ["mul", "elementwise_add", "tanh"], ["cast"] * half
@@ -371,7 +338,7 @@ def test_a_predictors_feeds_and_fetches_are_put_back(static: Any, paddle: Any) -
     x, y = static.data("x", [None, 3], "float32"), static.data("y", [None, 3], "float32")
     out = [paddle.tanh(paddle.add(x, y)), paddle.exp(x)]
     compiling = Compiling(paddle, ["y", "x"], [each.name for each in out], is_training=False)
-    compiling.apply("inference_process_pass").upto(RUNTIME).apply("inference_postprocess_pass")
+    compiling.apply("inference_process_pass").upto("ipu_runtime_replacer_pass").apply("inference_postprocess_pass")
 
     feeds = {op.attr("col"): op.output("Out")[0] for op in compiling.block.ops if op.type == "feed"}
     fetches = {op.attr("col"): op.input("X")[0] for op in compiling.block.ops if op.type == "fetch"}
