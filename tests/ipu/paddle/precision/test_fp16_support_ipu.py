@@ -182,10 +182,16 @@ def test_what_an_op_makes_is_float16_wherever_it_goes(paddle: Any, static: Any, 
 COUNTS = ("batches_per_step", "accumulation_factor", "replicated_graph_count")
 
 
-def train(paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rate: float = RATE, **options: Any) -> Any:
+def train(paddle: Any, when: str, runs: int = 1, *, cut: bool = False, rule: Any = None, **options: Any) -> Any:
     """Train the model in float16, cast before or after it gets its optimizer; what each run fetches, and the weight."""
     _, device = regression.trainable(
-        paddle, paddle.optimizer.SGD(rate), half=when, cut=cut, fetches=("out", "loss"), enable_fp16=True, **options
+        paddle,
+        rule or paddle.optimizer.SGD(RATE),
+        half=when,
+        cut=cut,
+        fetches=("out", "loss"),
+        enable_fp16=True,
+        **options,
     )
     count = 4 * math.prod(options.get(name, 1) for name in COUNTS)
     fetched = [device.run(odd(count, run * count), targets(count, run * count)) for run in range(runs)]
@@ -211,10 +217,12 @@ def test_a_step_rounds_forwards_backwards_and_in_the_update(
     check.identical(actual=weight, expected=expected_weight, what="the weight")
 
 
-@pytest.mark.parametrize(("when", "moved"), [("before", False), ("after", True)])
-def test_small_steps_add_up_in_float32_weights_alone(paddle: Any, static: Any, when: str, moved: bool) -> None:
+@pytest.mark.parametrize(
+    ("when", "moved", "by"), [("before", False, "SGD"), ("after", True, "SGD"), ("before", False, "Momentum")]
+)
+def test_small_steps_add_up_in_float32_weights_alone(paddle: Any, static: Any, when: str, moved: bool, by: str) -> None:
     """A step below half a spacing is lost in a float16 weight, and kept in a float32 one."""
-    _, weight = train(paddle, when, runs=2, rate=2.0**-14)
+    _, weight = train(paddle, when, runs=2, rule=getattr(paddle.optimizer, by)(2.0**-14))
 
     changed = (weight.astype(np.float64) != START).tolist()
     check.equal(actual=changed, expected=[moved, moved], what=f"whether each value of the weight {weight} has moved")
