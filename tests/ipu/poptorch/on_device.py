@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from .lazily import torch
+from ipu_conformance import check
+
+from .lazily import poptorch, torch
 
 
 def as_model(forward: Callable[..., Any], **parts: Any) -> Any:
@@ -43,3 +45,10 @@ def gradient(poptorch: Any, forward: Callable[..., Any], weight: Any, *inputs: A
     change = weight - model.weight.detach()
     trainer.destroy()
     return change
+
+
+def assert_refused(what: str, error: Any, text: str, call: Callable[[], Any]) -> None:
+    """A call raises an error, named as PopTorch's or given as a class, with a message that ``text`` is found in."""
+    __tracebackhide__ = True
+    with check.raises(getattr(poptorch, error) if isinstance(error, str) else error, match=text, what=what):
+        call()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Tuple
+import time
+from typing import Any, Callable, Iterator, List, Tuple
 
 from ..lazily import torch
 
@@ -26,67 +27,55 @@ def stream(count: int, *, split: bool = False) -> Any:
     return Stream()
 
 
-class Batches:
-    """An iterable of ``count`` tensors [i, i]."""
+def twos(i: int) -> Any:
+    """A tensor [i, i]."""
+    return torch.full((2,), i)
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+
+def rows(i: int) -> Any:
+    """A tensor of one row more than the one before, which counts on: [0], [1, 2], [3, 4, 5], …"""
+    return torch.arange(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)
+
+
+def pairs(i: int) -> Any:
+    """A dictionary of two tensors."""
+    return {"x": torch.tensor([i]), "y": torch.tensor([-i, i])}
+
+
+def failing(i: int) -> Any:
+    """One tensor, and then a ValueError."""
+    if i:
+        raise ValueError("sample 1 cannot be read")
+    return torch.zeros(2)
+
+
+def dying(i: int) -> Any:
+    """One tensor, and then the process is gone."""
+    if i:
+        time.sleep(0.3)
+        os._exit(3)
+    return torch.zeros(2)
+
+
+class Elements:
+    """An iterable of ``make(0)``, ``make(1)`` and so on."""
+
+    def __init__(self, count: int, make: Callable[[int], Any] = twos) -> None:
+        self.count, self.make = count, make
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([torch.full((2,), i) for i in range(self.count)])
-
-
-class Rows(Batches):
-    """An iterable of tensors of 1, 2, 3, … rows, which count on: [0], [1, 2], [3, 4, 5], …"""
-
-    def __iter__(self) -> Iterator[Any]:
-        begins = [i * (i + 1) // 2 for i in range(self.count)]
-        return iter([torch.arange(begin, begin + i + 1) for i, begin in enumerate(begins)])
-
-
-class Pairs(Batches):
-    """An iterable of dictionaries of two tensors."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([{"x": torch.tensor([i]), "y": torch.tensor([-i, i])} for i in range(self.count)])
-
-
-class Failing(Batches):
-    """An iterable that gives one tensor and then raises ValueError."""
-
-    def __iter__(self) -> Iterator[Any]:
-        yield torch.zeros(2)
-        raise ValueError("sample 1 cannot be read")
-
-
-class Dying(Batches):
-    """An iterable that gives one tensor, and whose process is then gone."""
-
-    def __iter__(self) -> Iterator[Any]:
-        import time
-
-        yield torch.zeros(2)
-        time.sleep(0.3)
-        os._exit(3)
-
-
-class Recording(Batches):
-    """An iterable that creates a file for every element that it makes."""
-
-    def __init__(self, count: int, folder: str) -> None:
-        super().__init__(count)
-        self.folder = folder
-
-    def __iter__(self) -> Iterator[Any]:
-        for i in range(self.count):
-            open(os.path.join(self.folder, str(i)), "w").close()
-            yield torch.full((2,), i)
+        return map(self.make, range(self.count))
 
 
 def values(elements: Any) -> Tuple[Tuple[int, ...], ...]:
     """Each element's first tensor as a tuple of numbers."""
     firsts = (element[0] if isinstance(element, (list, tuple)) else element for element in elements)
     return tuple(tuple(first.tolist()) for first in firsts)
+
+
+def ranges(size: int, *, stop: int, first: int = 0) -> List[range]:
+    """The numbers from ``first`` to ``stop`` - 1 in ranges of one size; the last holds what is left."""
+    return [range(begin, min(begin + size, stop)) for begin in range(first, stop, size)]
