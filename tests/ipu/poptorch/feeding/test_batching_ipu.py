@@ -16,44 +16,21 @@ from ..exact import INFERENCE, TRAINING, assert_same, counts
 from ..on_device import as_model, infer
 
 
-@pytest.mark.parametrize("micro", [1, 3])
-@pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
-def test_inference_keeps_the_order_of_samples(poptorch: Any, config: RunConfig, micro: int) -> None:
-    """Outputs are in the order of the inputs, whatever the counts."""
-    model, x = exact.scale(poptorch, loss=False), exact.batch(config, micro)
-
-    out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
-
-    assert_same(out, model(x), "the output")
-
-
-@pytest.mark.parametrize("micro", [1, 2])
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
 def test_training_deals_out_by_iteration_then_accumulation_then_replica(
-    poptorch: Any, torch: Any, config: RunConfig, micro: int
+    poptorch: Any, torch: Any, config: RunConfig
 ) -> None:
-    """Every micro-batch meets the weights of its own device iteration, and comes back in its own place."""
-    x = exact.batch(config, micro)
-    expected = exact.plain_run(x, config)
+    """Every micro-batch meets the weights of its device iteration, from call to call, and comes back in its place."""
+    x = exact.batch(config)
+    expected = exact.plain_run(x, config, calls=2)
     trainer, model = exact.trainer(poptorch, config)
 
-    out, losses = trainer(x)
+    for call in range(2):
+        out, losses = trainer(x)
 
-    assert_same(out, torch.cat(expected.outputs[0]), "the output")
-    assert_same(losses, torch.stack(expected.losses[0]), "the vector of losses")
+        assert_same(out, torch.cat(expected.outputs[call]), f"the output of call {call}")
+        assert_same(losses, torch.stack(expected.losses[call]), f"the vector of losses of call {call}")
     exact.assert_weights(model, expected.weights)
-
-
-@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
-def test_weights_go_on_from_call_to_call(poptorch: Any, torch: Any, config: RunConfig) -> None:
-    """The second call begins with the weights that the first one left."""
-    x = exact.batch(config)
-    trainer, _ = exact.trainer(poptorch, config)
-    trainer(x)
-
-    out, _ = trainer(x)
-
-    assert_same(out, torch.cat(exact.plain_run(x, config, calls=2).outputs[1]), "the output of the second call")
 
 
 @pytest.mark.parametrize("micro", [1, 4])
@@ -191,16 +168,3 @@ def test_batch_norm_sees_the_micro_batch(poptorch: Any, torch: Any, config: RunC
     assert_same(out, expected, "the output")
     for name, value in host.norm.named_buffers():
         assert_same(getattr(model.norm, name), value, name)
-
-
-@pytest.mark.parametrize("config", [counts(3, 2, 1), counts(2, 3, 4)], ids=counts_id)
-def test_one_update_per_device_iteration(poptorch: Any, torch: Any, config: RunConfig) -> None:
-    """All micro-batches of one device iteration meet the same weights, those of the next one others."""
-    trainer, _ = exact.trainer(poptorch, config)
-
-    out, _ = trainer(torch.full((config.micro_batches, 2), 0.75))
-
-    by_iteration = [{tuple(row) for row in part.tolist()} for part in out.chunk(config.device_iterations)]
-    distinct = [len(rows) for rows in by_iteration] + [len(set.union(*by_iteration))]
-    expected = [1] * config.device_iterations + [config.device_iterations]
-    check.equal(actual=distinct, expected=expected, what="the count of products by device iteration and in all")

@@ -11,8 +11,8 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
-from ..lazily import torch
-from ..on_device import as_model, gradient, infer
+from ..lazily import poptorch, torch
+from ..on_device import as_model, assert_refused, gradient, infer
 
 
 def flexible() -> Any:
@@ -58,13 +58,19 @@ def test_tensors_may_be_anywhere_in_the_arguments(poptorch: Any, name: str) -> N
     assert_same(out, flexible()(*args, **kwargs), "the output")
 
 
-def test_positions_and_names_are_the_same_call(poptorch: Any) -> None:
-    """What was compiled with positions can be called with names."""
-    a, b = exact.samples(2), exact.samples(2) * 2
-    model = poptorch.inferenceModel(flexible())
+SAME: Dict[str, Tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "positions and names": (lambda model, x: model(x, x * 2), lambda model, x: model(y=x * 2, x=x)),
+    "defaults left out and given": (lambda model, x: model(x), lambda model, x: model(x, None, factor=1)),
+}
 
-    for name, out in {"positions": model(a, b), "names": model(y=b, x=a)}.items():
-        assert_same(out, a + b, f"the output of the call by {name}")
+
+@pytest.mark.parametrize("what", SAME)
+def test_two_ways_to_write_a_call_are_the_same(poptorch: Any, what: str) -> None:
+    """What was compiled with positions can be called with names, and defaults may be left out."""
+    x, model = exact.samples(2), poptorch.inferenceModel(flexible())
+
+    for number, call in enumerate(SAME[what]):
+        assert_same(call(model, x), call(flexible(), x), f"the output of call {number} of {what}")
 
 
 CHANGES: Dict[str, Callable[[Any], Tuple[Tuple[Any, ...], Tuple[Any, ...]]]] = {
@@ -111,39 +117,57 @@ def test_a_number_is_a_constant_of_the_program(poptorch: Any) -> None:
         model(x, factor=4)
 
 
-def test_too_many_arguments_are_refused(poptorch: Any, torch: Any) -> None:
-    """More positions than forward has."""
-    x = exact.samples(1)
+def summed() -> Any:
+    """A model of arguments with and without a default, and of one by name alone."""
 
-    with check.raises(AssertionError, match="Too many arguments", what="a second argument for a layer of one input"):
-        poptorch.inferenceModel(torch.nn.Linear(2, 3))(x, x)
+    class Sum(torch.nn.Module):
+        def forward(self, a: Any, b: Any, c: Any = None, *, d: Any) -> Any:
+            return a + b + d
+
+    return Sum()
 
 
-def test_an_argument_by_name_has_no_position(poptorch: Any, torch: Any) -> None:
-    """What forward takes by name alone counts for no position."""
+def test_an_argument_by_name_has_no_position(poptorch: Any) -> None:
+    """What forward takes by name alone is passed by name."""
     x = exact.samples(2)
 
-    class Product(torch.nn.Module):
-        def forward(self, x: Any, *, y: Any) -> Any:
-            return x * y
-
-    assert_same(poptorch.inferenceModel(Product())(x, y=x + 1), x * (x + 1), "the output")
-    with check.raises(AssertionError, match="Too many arguments", what="a position for an argument by name"):
-        poptorch.inferenceModel(Product())(x, x)
+    assert_same(poptorch.inferenceModel(summed())(x, x * 3, d=x + 1), x * 5 + 1, "the output")
 
 
-def test_an_argument_is_passed_once(poptorch: Any) -> None:
-    """What has a position cannot be passed by name too."""
-    x = exact.samples(1)
-
-    with check.raises(AssertionError, match="more than once", what="x by position and by name"):
-        poptorch.inferenceModel(flexible())(x, x=x)
+def _branched(model: Any, x: Any) -> Any:
+    return x if x.sum() > 0 else -x
 
 
-def test_a_missing_argument_is_refused(poptorch: Any) -> None:
-    """An argument without a default must be given."""
-    with check.raises(poptorch.Error, match="missing", what="a call without x"):
-        poptorch.inferenceModel(flexible())(y=exact.samples(1))
+REFUSED: Dict[str, Tuple[Any, str, Callable[[Any], Any]]] = {
+    "a second argument for a layer of one input": (
+        AssertionError, "Too many arguments", lambda x: poptorch.inferenceModel(torch.nn.Linear(2, 3))(x, x)
+    ),
+    "a position for an argument by name": (
+        AssertionError, "Too many arguments", lambda x: poptorch.inferenceModel(summed())(x, x, x, x)
+    ),
+    "x by position and by name": (
+        AssertionError, "more than once", lambda x: poptorch.inferenceModel(flexible())(x, x=x)
+    ),
+    "an input without elements": ("Error", "[Zz]ero-sized", lambda x: infer(poptorch, lambda model, x: x * 2, x[:0])),
+    "a tensor without elements inside": (
+        "Error", "[Zz]ero-sized", lambda x: infer(poptorch, lambda model, x: torch.cat([x[:0], x]), x)
+    ),
+    "a weight without elements": (
+        "Error", "[Zz]ero-sized",
+        lambda x: infer(poptorch, lambda model, x: x * 2, x, weight=torch.nn.Parameter(torch.zeros(0, 2))),
+    ),
+    "a complex input": ("Error", "(?i)type", lambda x: infer(poptorch, lambda model, x: x * 2, x.to(torch.complex64))),
+    "a branch on a tensor's value": ("Error", r"test_inputs_ipu\.py", lambda x: infer(poptorch, _branched, x)),
+}  # fmt: skip
+"""What a model cannot be called with; an error about the model's code names its line."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_call_that_cannot_be_compiled_is_refused(what: str) -> None:
+    """Positions are as many as forward has, each argument comes once, and a device has no tensors of size 0."""
+    error, text, call = REFUSED[what]
+
+    assert_refused(what, error, text, lambda: call(exact.samples(2)))
 
 
 @pytest.mark.parametrize(
@@ -151,16 +175,11 @@ def test_a_missing_argument_is_refused(poptorch: Any) -> None:
     [(0, "bd", "a"), (1, "d", "b"), (1, "b", "d"), (2, "", "d"), (0, "ab", "d")],
     ids=lambda value: str(value) or "none",
 )
-def test_the_missing_argument_is_named(poptorch: Any, torch: Any, positions: int, names: str, missing: str) -> None:
+def test_the_missing_argument_is_named(poptorch: Any, positions: int, names: str, missing: str) -> None:
     """Of several arguments, some by position and some by name, the first that is missing is named."""
-
-    class Sum(torch.nn.Module):
-        def forward(self, a: Any, b: Any, c: Any = None, *, d: Any) -> Any:
-            return a + b + d
-
     x = exact.samples(1)
     with check.raises(poptorch.Error, match=rf"\b{missing}\b.*missing", what=f"a call without {missing}"):
-        poptorch.inferenceModel(Sum())(*[x] * positions, **dict.fromkeys(names, x))
+        poptorch.inferenceModel(summed())(*[x] * positions, **dict.fromkeys(names, x))
 
 
 def test_a_model_without_inputs_has_all_its_micro_batches(poptorch: Any, torch: Any) -> None:
@@ -179,15 +198,6 @@ def test_a_model_without_inputs_has_all_its_micro_batches(poptorch: Any, torch: 
     steps = torch.arange(3.0).repeat_interleave(5 * 2)[:, None]
     assert_same(out, 2 * (start - exact.RATE * 2 * steps), "the outputs of all micro-batches")
     assert_same(model.weight, start - exact.RATE * 2 * 3, "the weight after three updates")
-
-
-def test_defaults_may_be_left_out(poptorch: Any) -> None:
-    """A default that is left out and one that is given are the same call."""
-    x = exact.samples(1)
-    model = poptorch.inferenceModel(flexible())
-
-    for name, out in {"left out": model(x), "given": model(x, None, factor=1)}.items():
-        assert_same(out, x, f"the output with its defaults {name}")
 
 
 @pytest.mark.parametrize(
@@ -210,36 +220,12 @@ def test_integers_lose_their_high_bits(poptorch: Any, torch: Any) -> None:
     check.equal(actual=out.tolist(), expected=[5, -7, 9], what="the output")
 
 
-def test_doubles_lose_their_low_bits(poptorch: Any, torch: Any) -> None:
-    """1 + 2^-40 is 1 on a device of 32-bit floats, also in what is computed from it."""
-    out = poptorch.inferenceModel(flexible())(torch.tensor([1 + 2.0**-40], dtype=torch.float64), factor=2.0**20)
-
-    check.equal(actual=out.tolist(), expected=[2.0**20], what="the output")
-
-
 def test_labels_of_64_bits_work(poptorch: Any, torch: Any) -> None:
     """Class numbers are 64-bit on the host; losses and embeddings take them as they are."""
     table, index = torch.nn.Embedding(5, 3), torch.tensor([4, 0, 2, 2])
 
     out = infer(poptorch, lambda model, index: model.table(index), index, table=table)
     assert_same(out, table(index), "the embedding")
-
-
-@pytest.mark.parametrize("where", ["input", "inside", "weight"])
-def test_tensors_without_elements_are_refused(poptorch: Any, torch: Any, where: str) -> None:
-    """A device has no tensors of size 0, wherever they come from."""
-    empty = torch.zeros(0, 2)
-    x = empty if where == "input" else exact.samples(2)
-    weights = {"weight": torch.nn.Parameter(empty)} if where == "weight" else {}
-
-    with check.raises(poptorch.Error, match=r"[Zz]ero-sized", what=f"a tensor without elements ({where})"):
-        infer(poptorch, lambda model, x: torch.cat([x[:0], x]) if where == "inside" else x * 2, x, **weights)
-
-
-def test_what_depends_on_values_is_refused_with_its_line(poptorch: Any) -> None:
-    """A branch on the value of a tensor cannot be compiled; the error names the line."""
-    with check.raises(poptorch.Error, match=r"test_inputs_ipu\.py", what="a branch on a tensor's value"):
-        infer(poptorch, lambda model, x: x if x.sum() > 0 else -x, exact.samples(1))
 
 
 def test_python_that_depends_on_shapes_works(poptorch: Any) -> None:

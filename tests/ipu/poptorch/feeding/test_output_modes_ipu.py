@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import pytest
 
@@ -14,7 +14,8 @@ from .. import exact
 from ..exact import INFERENCE, TRAINING, assert_same, counts
 from ..on_device import as_model, infer
 
-MODES = (("All", None), ("Final", None), ("Sum", None), ("EveryN", "G"), ("EveryN", "all"))
+MODES = ((None, None), ("All", None), ("Final", None), ("Sum", None), ("EveryN", "G"), ("EveryN", "all"))
+"""Modes and the names of their periods; without a mode a model has that of its kind."""
 
 
 def period_of(name: Any, config: RunConfig) -> Any:
@@ -35,54 +36,43 @@ def selected(values: List[Any], config: RunConfig, mode: str, period: Any) -> Li
     return [value for row in by_time[period - 1 :: period] for value in row]
 
 
-def mode_id(mode: Tuple[str, Any]) -> str:
-    return mode[0] if mode[1] is None else f"{mode[0]}-{mode[1]}"
+def mode_id(mode: Any) -> str:
+    return "-".join(filter(None, mode)) or "default"
 
 
 @pytest.mark.parametrize("mode", MODES, ids=mode_id)
 @pytest.mark.parametrize("config", TRAINING, ids=counts_id)
-def test_a_mode_of_training_returns_its_micro_batches(
-    poptorch: Any, torch: Any, config: RunConfig, mode: Tuple[str, Any]
-) -> None:
-    """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode."""
+def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, torch: Any, config: RunConfig, mode: Any) -> None:
+    """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode.
+
+    By default the last micro-batch of each replica is returned.
+    """
     period = period_of(mode[1], config)
-    model, x = exact.scale(poptorch), exact.batch(config, 2)
+    x = exact.batch(config, 2)
     expected = exact.plain_run(x, config)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config, mode[0], period), exact.sgd(model))
+    trainer, model = exact.trainer(poptorch, chosen=exact.options(poptorch, config, mode[0], period))
 
     out, loss = trainer(x)
 
-    assert_same(out, torch.cat(selected(expected.outputs[0], config, mode[0], period)), "the output")
-    losses = selected(expected.losses[0], config, mode[0], period)
+    outputs, losses = (
+        selected(by_call[0], config, mode[0] or "Final", period) for by_call in (expected.outputs, expected.losses)
+    )
+    assert_same(out, torch.cat(outputs), "the output")
     assert_same(loss, torch.stack(losses) if len(losses) > 1 else losses[0], "the loss")
     exact.assert_weights(model, expected.weights)
 
 
-@pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
-def test_outputs_keep_every_bit(poptorch: Any, torch: Any, mode: str) -> None:
-    """Numbers of 24 bits and integers of 31, and their sums, come back as they are."""
-    config = counts(3, 1, 5)
-    rows = torch.arange(config.micro_batches, dtype=torch.int32)[:, None]
-    floats, integers = 2.0**22 + 1 + rows.float(), 2**28 + 1 + rows
-    model = poptorch.inferenceModel(as_model(lambda model, x, n: (x * 1, n * 1)), exact.options(poptorch, config, mode))
-
-    for out, given, what in zip(model(floats, integers), (floats, integers), ("the numbers", "the integers")):
-        assert_same(out, torch.cat(selected(list(given.split(1)), config, mode, None)), what)
-
-
-@pytest.mark.parametrize("mode", [("All", None), ("Final", None), ("Sum", None), ("EveryN", "all")], ids=mode_id)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode[1] != "G"], ids=mode_id)
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
-def test_a_mode_of_inference_returns_its_micro_batches(
-    poptorch: Any, torch: Any, config: RunConfig, mode: Tuple[str, Any]
-) -> None:
-    """The modes select the same micro-batches of an inference model."""
+def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, torch: Any, config: RunConfig, mode: Any) -> None:
+    """The modes select the same micro-batches of an inference model; by default all are returned."""
     period = period_of(mode[1], config)
     model, x = exact.scale(poptorch, loss=False), exact.batch(config, 3)
     parts = list(model(x).detach().chunk(config.micro_batches))
 
     out = poptorch.inferenceModel(model, exact.options(poptorch, config, mode[0], period))(x)
 
-    assert_same(out, torch.cat(selected(parts, config, mode[0], period)), "the output")
+    assert_same(out, torch.cat(selected(parts, config, mode[0] or "All", period)), "the output")
 
 
 @pytest.mark.parametrize("period", [2, 3, 6])
@@ -98,6 +88,18 @@ def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, c
     assert_same(out, torch.cat(selected(expected.outputs[0], config, "EveryN", period)), "the output")
 
 
+@pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
+def test_outputs_keep_every_bit(poptorch: Any, torch: Any, mode: str) -> None:
+    """Numbers of 24 bits and integers of 31, and their sums, come back as they are."""
+    config = counts(3, 1, 5)
+    rows = torch.arange(config.micro_batches, dtype=torch.int32)[:, None]
+    floats, integers = 2.0**22 + 1 + rows.float(), 2**28 + 1 + rows
+    model = poptorch.inferenceModel(as_model(lambda model, x, n: (x * 1, n * 1)), exact.options(poptorch, config, mode))
+
+    for out, given, what in zip(model(floats, integers), (floats, integers), ("the numbers", "the integers")):
+        assert_same(out, torch.cat(selected(list(given.split(1)), config, mode, None)), what)
+
+
 @pytest.mark.parametrize("period", [4, 5, 7, 12])
 def test_a_period_divides_the_micro_batches(poptorch: Any, period: int) -> None:
     """EveryN with a period that is no divisor of a replica's micro-batches, or is above their number, is refused."""
@@ -106,39 +108,6 @@ def test_a_period_divides_the_micro_batches(poptorch: Any, period: int) -> None:
 
     with check.raises(poptorch.Error, what=f"every {period}th of 6 micro-batches"):
         trainer(exact.batch(config))
-
-
-@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(3, 1, 2)], ids=counts_id)
-def test_the_default_is_final_for_training(poptorch: Any, torch: Any, config: RunConfig) -> None:
-    """A training model returns the last micro-batch of each replica unless told otherwise."""
-    x = exact.batch(config)
-    trainer, _ = exact.trainer(poptorch, chosen=exact.options(poptorch, config, None))
-
-    out, _ = trainer(x)
-
-    assert_same(out, torch.cat(exact.plain_run(x, config).outputs[0][-config.replicas :]), "the output")
-
-
-def test_the_default_is_all_for_inference(poptorch: Any) -> None:
-    """An inference model returns every micro-batch unless told otherwise."""
-    config = counts(3, 1, 2)
-    model, x = exact.scale(poptorch, loss=False), exact.batch(config)
-
-    out = poptorch.inferenceModel(model, exact.options(poptorch, config, None))(x)
-
-    assert_same(out, model(x), "the output")
-
-
-@pytest.mark.parametrize("name", ["anchorMode", "outputMode"])
-def test_both_spellings_of_the_mode_work(poptorch: Any, said: Any, name: str) -> None:
-    """anchorMode is the older name of outputMode."""
-    model, x = exact.scale(poptorch, loss=False), exact.samples(3)
-    options = poptorch.Options().deviceIterations(3)
-    getattr(options, name)(poptorch.OutputMode.Final)
-
-    assert_same(poptorch.inferenceModel(model, options)(x), model(x[2:]), "the output")
-    deprecated = "deprecated" in said()
-    check.equal(actual=deprecated, expected=name == "anchorMode", what=f"whether {name} is said to be deprecated")
 
 
 class Pair(NamedTuple):
@@ -185,21 +154,23 @@ def test_the_structure_of_the_output_is_kept(poptorch: Any, torch: Any, name: st
             check.equal(actual=leaf, expected=value, what=f"leaf {number}")
 
 
-@pytest.mark.parametrize(
-    ("host", "device"), [("int64", "int32"), ("float64", "float32"), ("int32", "int32"), ("float16", "float16")]
-)
-def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, torch: Any, host: str, device: str) -> None:
-    """64-bit outputs come back in 32 bits; narrower ones as they are."""
-    out = infer(poptorch, lambda model, x: (x * 4).to(getattr(torch, host)), exact.samples(3))
+OF_TYPE: Dict[str, Tuple[str, Callable[[Any], Any]]] = {
+    "int64": ("int32", lambda x: (x * 4).long()),
+    "float64": ("float32", lambda x: (x * 4).double()),
+    "int32": ("int32", lambda x: (x * 4).int()),
+    "float16": ("float16", lambda x: (x * 4).half()),
+    "argmax": ("int32", lambda x: x.argmax(dim=1)),
+}
 
-    assert_same(out, (exact.samples(3) * 4).to(getattr(torch, host)).to(getattr(torch, device)), "the output")
 
+@pytest.mark.parametrize("host", OF_TYPE)
+def test_outputs_have_32_bits_where_the_host_has_64(poptorch: Any, torch: Any, host: str) -> None:
+    """64-bit outputs come back in 32 bits, indices too; narrower ones as they are."""
+    device, compute = OF_TYPE[host]
 
-def test_indices_are_32_bit(poptorch: Any, torch: Any) -> None:
-    """argmax, whose result is 64-bit on the host, is 32-bit from the device."""
-    x = exact.samples(4)
+    out = infer(poptorch, lambda model, x: compute(x), exact.samples(4))
 
-    assert_same(infer(poptorch, lambda model, x: x.argmax(dim=1), x), x.argmax(dim=1).to(torch.int32), "the output")
+    assert_same(out, compute(exact.samples(4)).to(getattr(torch, device)), "the output")
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
@@ -307,16 +278,6 @@ def test_a_weight_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None
     assert_same(trainer.getAnchoredTensor("used"), used, "the anchored weight")
 
 
-@pytest.mark.parametrize(("wrap", "mode"), [("trainingModel", "Final"), ("inferenceModel", "All")])
-def test_a_wrapped_model_tells_its_output_mode(poptorch: Any, wrap: str, mode: str) -> None:
-    """Default stands for another mode in each kind of model, which its options tell."""
-    options = poptorch.Options()
-    wrapped = getattr(poptorch, wrap)(exact.scale(poptorch), options)
-
-    expected = getattr(poptorch.OutputMode, mode)
-    check.equal(actual=wrapped.options.output_mode, expected=expected, what="the output mode of the wrapped model")
-
-
 def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:
     """A tensor inside the model comes back under the short name, and getTensorNames tells its long one."""
     x = exact.samples(2)
@@ -331,10 +292,3 @@ def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> 
         matches.append(value.shape == x.shape and torch.equal(value, x * 3))
 
     check.equal(actual=sum(matches), expected=1, what="the number of tensors that hold the product")
-
-
-def test_asking_for_an_unknown_tensor_is_an_error(poptorch: Any) -> None:
-    """A name that the model does not have is refused when it is compiled."""
-    model = exact.scale(poptorch, loss=False)
-    with check.raises(poptorch.Error, what="anchoring a tensor that the model does not have"):
-        poptorch.inferenceModel(model, poptorch.Options().anchorTensor("a", "nowhere"))(exact.samples(1))

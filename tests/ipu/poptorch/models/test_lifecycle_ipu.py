@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import pytest
 
@@ -12,14 +13,19 @@ from ipu_conformance import check
 
 from .. import exact
 from ..exact import assert_same
-from ..lazily import torch
+from ..lazily import poptorch, torch
+from ..on_device import assert_refused
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed"
+COPIES = ("copyWeightsToHost", "copyWeightsToDevice")
 
 
-def test_wrapping_twice_is_refused(poptorch: Any) -> None:
-    """A model that is wrapped for training cannot be wrapped for training again."""
-    _trainer, model = exact.trainer(poptorch)
+@pytest.mark.parametrize("destroyed", [False, True], ids=["wrapped", "destroyed before compiling"])
+def test_wrapping_twice_is_refused(poptorch: Any, destroyed: bool) -> None:
+    """A model that is wrapped for training cannot be wrapped again; destroy does nothing before it is compiled."""
+    trainer, model = exact.trainer(poptorch)
+    if destroyed:
+        trainer.destroy()
 
     with check.raises(RuntimeError, match="wrapped", what="wrapping a model twice"):
         poptorch.trainingModel(model)
@@ -51,25 +57,31 @@ def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, to
     check.equal(actual=types, expected=expected, what="the type of the model, its weight and its buffer")
 
 
-AFTER_DESTROY = {
-    "copyWeightsToHost": lambda executor: executor.copyWeightsToHost(),
-    "copyWeightsToDevice": lambda executor: executor.copyWeightsToDevice(),
-    "rng_state": lambda executor: executor.rng_state,
-    "attachToDevice": lambda executor: executor.attachToDevice(),
+def run(trainer: Any) -> None:
+    """Run a model that was or was not compiled."""
+    trainer(exact.samples(1))
+
+
+STATES: Dict[str, Tuple[str, Sequence[Callable[[Any], Any]], Sequence[str]]] = {
+    "never compiled": (NOT_COMPILED, (), (*COPIES, "rng_state", "attachToDevice", "detachFromDevice")),
+    "destroyed": (NOT_COMPILED, (run, methodcaller("destroy")), (*COPIES, "rng_state", "attachToDevice")),
+    "detached": ("Device is not attached", (run, methodcaller("detachFromDevice")), (*COPIES, "detachFromDevice")),
+    "attached": ("Device is already attached", (run,), ("attachToDevice",)),
 }
+"""The error of a state, how a model gets there, and what cannot be asked of it then."""
 
 
-@pytest.mark.parametrize("name", sorted(AFTER_DESTROY))
-@pytest.mark.parametrize("destroyed", [True, False], ids=["destroyed", "never-compiled"])
-def test_a_model_that_is_not_compiled_says_so(poptorch: Any, name: str, destroyed: bool) -> None:
-    """What needs a compiled model is an error before compiling and after destroy."""
+@pytest.mark.parametrize(("state", "name"), [(state, name) for state, row in STATES.items() for name in row[2]])
+def test_what_a_state_does_not_allow_is_refused(poptorch: Any, state: str, name: str) -> None:
+    """Copies need a device, and only what is attached can be detached; the error names the state."""
+    error, steps, _ = STATES[state]
     trainer, _ = exact.trainer(poptorch)
-    if destroyed:
-        trainer(exact.samples(1))
-        trainer.destroy()
+    for step in steps:
+        step(trainer)
 
-    with check.raises(poptorch.Error, match=NOT_COMPILED, what=f"{name} of a model that is not compiled"):
-        AFTER_DESTROY[name](trainer)
+    with check.raises(poptorch.Error, match=error, what=f"{name} of a model that is {state}"):
+        attribute = getattr(trainer, name)
+        attribute()
 
 
 def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any) -> None:
@@ -134,13 +146,9 @@ def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any, connection: str,
 
 @pytest.mark.parametrize("how", ["connectionType", "useOfflineIpuTarget"])
 def test_a_model_without_device_compiles_and_does_not_run(poptorch: Any, how: str) -> None:
-    """ConnectionType.Never is for compiling only."""
-    options = poptorch.Options()
-    if how == "connectionType":
-        options.connectionType(poptorch.ConnectionType.Never)
-    else:
-        options.useOfflineIpuTarget()
-    trainer, _ = exact.trainer(poptorch, chosen=options)
+    """ConnectionType.Never and an offline target are for compiling only."""
+    arguments = [poptorch.ConnectionType.Never] if how == "connectionType" else []
+    trainer, _ = exact.trainer(poptorch, chosen=getattr(poptorch.Options(), how)(*arguments))
     trainer.compile(exact.samples(1))
 
     with check.raises(AssertionError, what="running a model that never connects"):
@@ -149,47 +157,15 @@ def test_a_model_without_device_compiles_and_does_not_run(poptorch: Any, how: st
     check.equal(actual=state, expected=(True, False), what="the pair of isCompiled() and isAttachedToDevice()")
 
 
-@pytest.mark.parametrize("ran", [True, False], ids=["twice", "before-compiling"])
-def test_only_what_is_attached_can_be_detached(poptorch: Any, ran: bool) -> None:
-    """A model that was detached, or never compiled, cannot be detached."""
-    trainer, _ = exact.trainer(poptorch)
-    if ran:
-        trainer(exact.samples(1))
-        trainer.detachFromDevice()
-
-    reason = "Device is not attached" if ran else NOT_COMPILED
-    with check.raises(poptorch.Error, match=reason, what="detaching a model that is not attached"):
-        trainer.detachFromDevice()
-
-
-def test_attaching_twice_is_refused(poptorch: Any) -> None:
-    """Only what is detached can be attached."""
-    trainer, _ = exact.ran(poptorch)
-
-    with check.raises(poptorch.Error, match="Device is already attached", what="attaching a model twice"):
-        trainer.attachToDevice()
-
-
-def test_detaching_brings_the_weights_home(poptorch: Any) -> None:
-    """After detaching the host has the trained weights, and touching them copies nothing."""
-    x, config = exact.samples(2), exact.counts(2, 1, 1)
-    trainer, model = exact.trainer(poptorch, config)
-    trainer(x)
-
-    trainer.detachFromDevice()
-
-    check.equal(actual=trainer.copyWeightsToHostIfNeeded(), expected=False, what="copyWeightsToHostIfNeeded()")
-    exact.assert_weights(model, exact.plain_run(x, config).weights)
-
-
 @pytest.mark.parametrize("by_hand", [True, False], ids=["attached-by-hand", "attached-by-calling"])
 def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
-    """A model that was detached in between trains as one that was not."""
+    """A model that was detached in between trains as one that was not; detaching brings the weights home."""
     x, config = exact.samples(2), exact.counts(2, 1, 1)
     trainer, model = exact.trainer(poptorch, config)
     for _ in range(3):
         trainer(x)
         trainer.detachFromDevice()
+        check.equal(actual=trainer.copyWeightsToHostIfNeeded(), expected=False, what="copyWeightsToHostIfNeeded()")
         if by_hand:
             trainer.attachToDevice()
             check.equal(actual=trainer.isAttachedToDevice(), expected=True, what="isAttachedToDevice()")
@@ -224,16 +200,6 @@ def test_momentum_survives_detaching(poptorch: Any, torch: Any, kind: str) -> No
         weights.append(model.weight.detach().clone())
 
     assert_same(weights[1], weights[0], "the weight after two detachments")
-
-
-@pytest.mark.parametrize("name", ["copyWeightsToHost", "copyWeightsToDevice"])
-def test_copies_need_a_device(poptorch: Any, name: str) -> None:
-    """Weights cannot be copied while the model is detached."""
-    trainer, _ = exact.ran(poptorch)
-    trainer.detachFromDevice()
-
-    with check.raises(poptorch.Error, match="Device is not attached", what=f"{name} of a detached model"):
-        getattr(trainer, name)()
 
 
 # Options, attributes, measurements.
@@ -354,17 +320,22 @@ def test_an_exported_model_runs_elsewhere(poptorch: Any, path: str, training: bo
         assert_same(actual[0] if training else actual, expected[0] if training else expected, what)
 
 
-def exported(poptorch: Any, path: str, **settings: Any) -> None:
+def exported(poptorch: Any, path: str, options: Any = None, model: Any = None, **settings: Any) -> None:
     """Write the executable of a linear layer to a file."""
-    poptorch.inferenceModel(torch.nn.Linear(2, 3)).compileAndExport(path, exact.samples(2), **settings)
+    layer = model or torch.nn.Linear(2, 3)
+    poptorch.inferenceModel(layer, options).compileAndExport(path, exact.samples(2), **settings)
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["load", "loadExecutable"])
-def test_what_was_compiled_offline_runs_where_it_is_loaded(poptorch: Any, torch: Any, path: str, alone: bool) -> None:
-    """A model that is exported for an offline target is on a device once it is loaded."""
+@pytest.mark.parametrize(
+    ("offline", "alone"), [(True, False), (True, True), (False, True)], ids=["load", "loadExecutable", "compiled here"]
+)
+def test_what_was_compiled_offline_runs_where_it_is_loaded(
+    poptorch: Any, torch: Any, path: str, offline: bool, alone: bool
+) -> None:
+    """A file, for an offline target or not, is on a device once loaded, with the weights of the model that loads it."""
     model, x = torch.nn.Linear(2, 3), exact.samples(2)
-    offline = poptorch.Options().useOfflineIpuTarget()
-    poptorch.inferenceModel(model, offline).compileAndExport(path, x, export_model=not alone)
+    options = poptorch.Options().useOfflineIpuTarget() if offline else None
+    exported(poptorch, path, options, None if alone else model, export_model=not alone)
 
     if alone:
         loaded = poptorch.inferenceModel(model)
@@ -372,7 +343,8 @@ def test_what_was_compiled_offline_runs_where_it_is_loaded(poptorch: Any, torch:
     else:
         loaded = poptorch.load(path)
 
-    check.equal(actual=loaded.isAttachedToDevice(), expected=True, what="isAttachedToDevice() after loading")
+    state = (loaded.isCompiled(), loaded.isAttachedToDevice())
+    check.equal(actual=state, expected=(True, True), what="isCompiled() and isAttachedToDevice() after loading")
     assert_same(loaded(x), model(x), "the output")
 
 
@@ -389,48 +361,29 @@ def test_options_can_be_edited_while_loading(poptorch: Any, path: str) -> None:
     assert_same(loaded(x), executor(x), "the output")
 
 
-def test_an_executable_is_loaded_into_a_wrapped_model(poptorch: Any, torch: Any, path: str) -> None:
-    """loadExecutable stands for compiling; the weights are those of the model that loads."""
+def _load_into(model: Any, path: str) -> None:
+    poptorch.inferenceModel(model).loadExecutable(path)
+
+
+UNFIT: Dict[str, Tuple[Any, Callable[[str], Any]]] = {
+    "an executable of another model": ("Error", lambda path: _load_into(torch.nn.Linear(2, 4), path)),
+    "an executable of other operations": (
+        "Error", lambda path: _load_into(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), path)
+    ),
+    "a file without its model": (AssertionError, lambda path: poptorch.load(path)),
+    "a missing file": ("Error", lambda path: _load_into(torch.nn.Linear(2, 3), f"{path}.old")),
+    "a file of something else": ("Error", lambda path: poptorch.load(__file__)),
+}  # fmt: skip
+"""Files that cannot be loaded, of which the first three hold the executable of a linear layer without its model."""
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_a_file_that_does_not_fit_is_refused(path: str, what: str) -> None:
+    """What was compiled for one model cannot be run as another, and ``load`` needs the model."""
     exported(poptorch, path, export_model=False)
-    other, x = torch.nn.Linear(2, 3), exact.samples(2)
-    executor = poptorch.inferenceModel(other)
+    error, load = UNFIT[what]
 
-    executor.loadExecutable(path)
-
-    check.equal(actual=executor.isCompiled(), expected=True, what="isCompiled() after loadExecutable")
-    assert_same(executor(x), other(x), "the output")
-
-
-REFUSED = {
-    "another model": lambda torch: torch.nn.Linear(2, 4),
-    "other operations": lambda torch: torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()),
-}
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_the_executable_of_another_model_is_refused(poptorch: Any, torch: Any, path: str, name: str) -> None:
-    """What was compiled for one model cannot be run as another."""
-    exported(poptorch, path)
-
-    with check.raises(poptorch.Error, what=f"the executable of {name}"):
-        poptorch.inferenceModel(REFUSED[name](torch)).loadExecutable(path)
-
-
-def test_a_file_without_its_model_cannot_be_loaded_alone(poptorch: Any, path: str) -> None:
-    """export_model=False leaves the model out, so that load has nothing to run."""
-    exported(poptorch, path, export_model=False)
-
-    with check.raises(AssertionError, what="loading a file without its model"):
-        poptorch.load(path)
-
-
-def test_a_file_of_something_else_is_refused(poptorch: Any, torch: Any, path: str) -> None:
-    """Loading a file that is missing, or of something else, is an Error."""
-    with check.raises(poptorch.Error, what="loading an executable from a missing file"):
-        poptorch.inferenceModel(torch.nn.Linear(2, 3)).loadExecutable(path)
-    Path(path).write_bytes(b"not an executable")
-    with check.raises(poptorch.Error, what="loading a file of something else"):
-        poptorch.load(path)
+    assert_refused(f"loading {what}", error, "", lambda: load(path))
 
 
 def test_the_cache_holds_one_file_for_each_program(poptorch: Any, torch: Any, tmp_path: Path) -> None:

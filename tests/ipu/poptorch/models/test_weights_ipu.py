@@ -260,17 +260,6 @@ def test_a_shared_weight_is_one_weight(poptorch: Any, torch: Any) -> None:
     assert_same(model.second, start - exact.RATE * (x[0] + 1), "the weight")
 
 
-def test_a_frozen_weight_stays(poptorch: Any, torch: Any) -> None:
-    """A parameter without requires_grad is not updated, not even by weight decay."""
-    model = exact.scale(poptorch)
-    model.frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
-    trainer = poptorch.trainingModel(model, optimizer=torch.optim.SGD([model.weight], lr=exact.RATE, weight_decay=0.5))
-
-    trainer(exact.samples(2))
-
-    assert_same(model.frozen, torch.ones(3), "the frozen weight")
-
-
 def test_a_frozen_weight_is_sent_like_the_others(poptorch: Any, torch: Any) -> None:
     """Sending weights sends those that are not trained, too: the next call computes with the host's."""
 
@@ -303,36 +292,19 @@ def test_a_state_with_missing_weights_is_refused(poptorch: Any, torch: Any) -> N
     assert_same(model.weight, before, "the weight after loading nothing")
 
 
-def test_sending_weights_sends_buffers(poptorch: Any, torch: Any) -> None:
-    """Buffers go to the device with the parameters: the next call computes with the host's."""
-
-    def forward(model: Any, x: Any) -> Any:
-        return x * model.weight + model.offset
-
-    model = as_model(forward, weight=torch.nn.Parameter(torch.tensor([2.0, 4.0])))
-    model.register_buffer("offset", torch.tensor([1.0, 3.0]))
-    inference, x = poptorch.inferenceModel(model), torch.tensor([[1.0, 5.0]])
-    inference(x)
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor([8.0, 16.0]))
-        model.offset.copy_(torch.tensor([32.0, 64.0]))
-    inference.copyWeightsToDevice()
-
-    assert_same(inference(x), torch.tensor([[40.0, 144.0]]), "the output")
-
-
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_a_weight_without_a_part_in_the_loss_stays(poptorch: Any, torch: Any, replicas: int) -> None:
-    """A parameter that has no gradient is not updated, not even by weight decay; the others are."""
-    model = exact.scale(poptorch)
-    start, model.idle = model.weight.detach().clone(), torch.nn.Parameter(torch.tensor([1.0, 2.0, 4.0]))
-    rule = torch.optim.SGD(model.parameters(), lr=exact.RATE, weight_decay=0.5)
+@pytest.mark.parametrize(
+    ("trained", "replicas"), [(True, 1), (True, 3), (False, 1)], ids=["without-gradient", "replicated", "frozen"]
+)
+def test_a_weight_without_a_part_in_the_loss_stays(poptorch: Any, torch: Any, trained: bool, replicas: int) -> None:
+    """A parameter that is frozen or has no gradient is not updated, not even by weight decay; the others are."""
+    model, idle = exact.scale(poptorch), torch.tensor([1.0, 2.0, 4.0])
+    start, model.idle = model.weight.detach().clone(), torch.nn.Parameter(idle.clone(), requires_grad=trained)
     config = exact.counts(2, 5, replicas)
-    trainer = poptorch.trainingModel(model, exact.options(poptorch, config), rule)
+    rule = exact.sgd(model, weight_decay=0.5)
 
-    trainer(exact.batch(config))
+    poptorch.trainingModel(model, exact.options(poptorch, config), rule)(exact.batch(config))
 
-    assert_same(model.idle, torch.tensor([1.0, 2.0, 4.0]), "the weight that no output is computed from")
+    assert_same(model.idle, idle, "the weight that no output is computed from")
     check.differs(actual=model.weight.detach().numpy(), other=start.numpy(), what="the weight that is trained")
 
 
@@ -357,12 +329,10 @@ GROUPS = {
 @pytest.mark.parametrize(
     ("kind", "reduction"),
     [
-        pytest.param("NoGrouping", "Post", id="NoGrouping"),
-        pytest.param("Consecutive", "Post", id="Consecutive"),
-        pytest.param("Orthogonal", "Post", id="Orthogonal"),
-        pytest.param("Consecutive", "Sum", id="Consecutive-sum"),
-        pytest.param("NoGrouping", "Running", id="NoGrouping-running"),
-        pytest.param("Orthogonal", "Running", id="Orthogonal-running"),
+        *((kind, "Post") for kind in GROUPS),
+        ("Consecutive", "Sum"),
+        ("NoGrouping", "Running"),
+        ("Orthogonal", "Running"),
     ],
 )
 def test_groups_of_replicas_have_weights_of_their_own(poptorch: Any, torch: Any, kind: str, reduction: str) -> None:

@@ -49,7 +49,9 @@ def test_the_older_name_of_an_output_mode_works(poptorch: Any, member: str) -> N
 
 
 def test_the_older_method_sets_the_output_mode(poptorch: Any, said: Any) -> None:
-    """Options.anchorMode sets the output mode, and says that it is deprecated."""
+    """Options.anchorMode sets the output mode, and says that it is deprecated, which outputMode is not."""
+    poptorch.Options().outputMode(poptorch.OutputMode.EveryN, 3)
+    check.lacks(actual=said(), unexpected="deprecated", what="what outputMode says")
     options = poptorch.Options().anchorMode(poptorch.AnchorMode.EveryN, 3)
 
     assert_reads(options, output_mode=poptorch.OutputMode.EveryN, output_return_period=3)

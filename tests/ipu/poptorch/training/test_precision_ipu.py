@@ -35,19 +35,6 @@ def test_types_come_back_as_they_were(torch: Any, runs: Runs, dtype: str) -> Non
     check.equal(actual=kinds, expected={getattr(torch, dtype)}, what="the types of the weights")
 
 
-@pytest.mark.parametrize(
-    ("wide", "narrow"), [("float64", "float32"), ("int64", "int32"), ("float16", "float16"), ("int32", "int32")]
-)
-def test_wide_types_are_narrowed_on_the_device(poptorch: Any, torch: Any, wide: str, narrow: str) -> None:
-    """64-bit inputs and outputs become 32-bit ones; all others keep their type, and values that fit are unchanged."""
-    x = torch.arange(6).reshape(3, 2).to(getattr(torch, wide))
-    same, more = infer(poptorch, lambda model, x: (x, x + 1), x, options=poptorch.Options().deviceIterations(3))
-
-    kind = getattr(torch, narrow)
-    check.identical(actual=same, expected=x.to(kind), what="the input that comes back")
-    check.identical(actual=more, expected=(x + 1).to(kind), what="the sum")
-
-
 INFINITY = float("inf")
 EXTREME: Mapping[str, Any] = {
     "bool": (True, False),
