@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Sequence
 
 import pytest
 
@@ -85,16 +85,6 @@ def test_batch_norm_with_replicas_needs_buffers_of_its_own(poptorch: Any, torch:
         exact.trainer(poptorch, config, model=model)[0](exact.batch(config, 2))
 
 
-def test_batch_norm_in_eval_mode_changes_no_buffer(poptorch: Any, torch: Any) -> None:
-    """In eval mode statistics are only read, so replicas may share them."""
-    model, x = torch.nn.BatchNorm1d(2).eval(), exact.samples(8)
-
-    out = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(2).deviceIterations(4))(x)
-
-    # One kernel call on 1 sample at a time divides as the host does on 8.
-    assert_same(out, model(x), "the output")
-
-
 REPLACED: Dict[str, Callable[[Any, Any], Any]] = {
     "buffer-reassigned": lambda torch, model: setattr(model, "held", model.held + 1),
     "parameter-reassigned": lambda torch, model: setattr(model, "weight", torch.nn.Parameter(model.weight * 2)),
@@ -119,41 +109,67 @@ def test_replacing_a_weight_in_forward_is_refused(poptorch: Any, torch: Any, nam
         poptorch.inferenceModel(model)(exact.samples(1))
 
 
-def test_named_buffers_can_be_sent_alone(poptorch: Any, torch: Any) -> None:
-    """copyNamedBuffersToDevice sends the buffers that the option lists and leaves the weights alone."""
-    model, x = as_model(lambda model, x: x + model.sent + model.kept + model.also), exact.samples(1)
+def _sending(poptorch: Any, names: Sequence[str]) -> Any:
+    """An inference model of the sum of three buffers, after a run, with the option that lists these names."""
+    model = as_model(lambda model, x: x + model.sent + model.kept + model.also)
     for name in ("sent", "kept", "also"):
         model.register_buffer(name, torch.zeros(2))
-    inference = poptorch.inferenceModel(model, poptorch.Options().updatableNamedBuffers(["sent", "also"]))
-    inference(x)
-    model.sent.fill_(2.0)
-    model.kept.fill_(8.0)
-    model.also.fill_(16.0)
+    inference = poptorch.inferenceModel(model, poptorch.Options().updatableNamedBuffers(names))
+    inference(exact.samples(1))
+    return inference
+
+
+def test_named_buffers_can_be_sent_alone(poptorch: Any) -> None:
+    """copyNamedBuffersToDevice sends the buffers that the option lists and leaves the weights alone."""
+    inference = _sending(poptorch, ["sent", "also"])
+    for name, value in {"sent": 2.0, "kept": 8.0, "also": 16.0}.items():
+        getattr(inference, name).fill_(value)
 
     inference.copyNamedBuffersToDevice()
 
-    assert_same(inference(x), x + 18, "the output")
+    assert_same(inference(exact.samples(1)), exact.samples(1) + 18, "the output")
 
 
-@pytest.mark.parametrize("names", [[], ["nothing"]], ids=["none", "unknown"])
-def test_named_buffers_must_be_named(poptorch: Any, names: Any) -> None:
-    """Without the option, or with a name that the model does not have, there is nothing to send."""
-    options = poptorch.Options().updatableNamedBuffers(names)
-    inference = poptorch.inferenceModel(exact.scale(poptorch, loss=False), options)
-    inference(exact.samples(1))
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [([], ""), (["nothing"], ""), pytest.param(["sent"], "sent", marks=pytest.mark.emulator)],
+    ids=["none", "unknown", "reshaped"],
+)
+def test_named_buffers_must_be_named(poptorch: Any, names: Any, text: str) -> None:
+    """Without the option, or with a name that the model does not have or that has another shape, nothing is sent."""
+    inference = _sending(poptorch, names)
+    inference.model.sent = torch.ones(1)
 
-    with check.raises(poptorch.Error, what=f"copyNamedBuffersToDevice with the names {names}"):
+    with check.raises(poptorch.Error, match=text, what=f"copyNamedBuffersToDevice with the names {names}"):
         inference.copyNamedBuffersToDevice()
 
 
-def test_a_buffer_that_is_read_only_is_the_same_everywhere(poptorch: Any, torch: Any) -> None:
-    """A constant buffer needs nothing, whatever the replicas."""
-    model, x = as_model(lambda model, x: x * model.table), exact.samples(8)
+def _table() -> Any:
+    model = as_model(lambda model, x: x * model.table)
     model.register_buffer("table", torch.tensor([0.5, -0.5]))
+    return model
 
-    out = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(4).deviceIterations(2))(x)
 
-    assert_same(out, x * torch.tensor([0.5, -0.5]), "the output")
+ALIKE: Dict[str, Callable[[], Any]] = {
+    "a constant buffer": _table,
+    "batch norm in eval mode": lambda: torch.nn.BatchNorm1d(2).eval(),
+    "bool": lambda: as_model(lambda model, x: x > 0),
+    "int32": lambda: as_model(lambda model, x: (x > 0).int()),
+}
+"""Models that only read their buffers, and that return truth values and whole numbers."""
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_replicas_infer_as_the_host(poptorch: Any, what: str) -> None:
+    """Replicas may share buffers that are only read, and outputs of four replicas have the type and bits of the host's.
+
+    One kernel call on 1 sample at a time divides as the host does on 12.
+    """
+    model, x = ALIKE[what](), exact.samples(12)
+
+    out = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(4).deviceIterations(3))(x)
+
+    assert_same(out, model(x), "the output of all replicas")
 
 
 @pytest.mark.parametrize("how", ["copyWeightsToDevice", "load_state_dict"])
@@ -174,27 +190,3 @@ def test_every_replica_has_what_the_host_sends(poptorch: Any, torch: Any, how: s
         inference.copyWeightsToDevice()
 
     assert_same(inference(x), x * state["weight"] + state["shift"] + state["count"], "the output of all replicas")
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int32"])
-def test_an_output_keeps_its_type(poptorch: Any, torch: Any, dtype: str) -> None:
-    """Truth values and whole numbers come back as what they are, of four replicas."""
-    wanted, x = getattr(torch, dtype), exact.samples(12)
-    inference = poptorch.inferenceModel(
-        as_model(lambda model, x: (x > 0).to(wanted)), poptorch.Options().replicationFactor(4).deviceIterations(3)
-    )
-
-    assert_same(inference(x), (x > 0).to(wanted), f"the output of type {dtype}")
-
-
-@pytest.mark.emulator
-def test_a_named_buffer_keeps_its_shape(poptorch: Any, torch: Any) -> None:
-    """A buffer that has another shape than the compiled one is not sent."""
-    model = as_model(lambda model, x: x + model.sent)
-    model.register_buffer("sent", torch.zeros(2))
-    inference = poptorch.inferenceModel(model, poptorch.Options().updatableNamedBuffers(["sent"]))
-    inference(exact.samples(1))
-    model.sent = torch.ones(1)
-
-    with check.raises(poptorch.Error, match="sent", what="copyNamedBuffersToDevice with another shape"):
-        inference.copyNamedBuffersToDevice()

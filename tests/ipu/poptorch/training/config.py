@@ -12,6 +12,3 @@ FACTORS = RunConfig(
     optimizer=optimizer("sgd", momentum=0.5),
 )
 """Every factor differs from every other, and 7 micro-batches are the least that fill a pipeline of 4 stages."""
-
-counted = FACTORS.with_counts
-"""``counted(2, 3, 5)`` has other numbers of device iterations, accumulated micro-batches and replicas."""

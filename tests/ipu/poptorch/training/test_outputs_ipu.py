@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ...training import Runs, cut, ipus
+from ipu_conformance.run import RunConfig
+
+from ...training import Runs, configured, cut
 from .config import FACTORS
-
-pytestmark = ipus(FACTORS)
-
 
 MODES = {
     "all": ("all", 1),
@@ -26,6 +25,18 @@ MODES = {
 @pytest.mark.parametrize(("mode", "period"), MODES.values(), ids=list(MODES))
 def test_outputs_come_back_as_the_mode_says(runs: Runs, mode: str, period: int, stages: int) -> None:
     """Each output mode returns its entries, in order, with the specified shape, and changes nothing else."""
-    config = replace(cut("mlp", FACTORS, stages), output_mode=mode, output_period=period)
+    runs.compare("mlp", replace(cut("mlp", FACTORS, stages), output_mode=mode, output_period=period))
 
-    runs.compare("mlp", config)
+
+EVALUATION = RunConfig(device_iterations=5, replicas=3, training=False, steps=2)
+INFERENCE = {
+    word: replace(EVALUATION, output_mode=mode, output_period=period)
+    for word, (mode, period) in {**MODES, "every-5": ("every_n", 5)}.items()
+    if not EVALUATION.device_iterations % period
+}
+
+
+@pytest.mark.parametrize("config", configured(INFERENCE))
+def test_an_inference_returns_what_the_mode_says(runs: Runs, config: RunConfig) -> None:
+    """Each mode returns its entries with the specified shape, call after call."""
+    runs.compare_inference("mlp", config)
