@@ -60,26 +60,18 @@ OPTIONS = (
     Row("updatableNamedBuffers", "['mean']", "3", "updatable_named_buffers"),
     Row("Training.gradientAccumulation", "5", "'5'", "Training.gradient_accumulation", "1", "5"),
     Row(
-        "Training.accumulationAndReplicationReductionType",
-        "poptorch.ReductionType.Sum",
-        "'Sum'",
-        "Training.accumulation_and_replication_reduction_type",
-        "poptorch.ReductionType.Mean",
+        "Training.accumulationAndReplicationReductionType", "poptorch.ReductionType.Sum", "'Sum'",
+        "Training.accumulation_and_replication_reduction_type", "poptorch.ReductionType.Mean",
     ),
     Row(
         "Training.setMeanAccumulationAndReplicationReductionStrategy",
-        "poptorch.MeanReductionStrategy.Running",
-        "'Running'",
+        "poptorch.MeanReductionStrategy.Running", "'Running'",
     ),
     Row("Training.setAutomaticLossScaling", "True", "'yes'", json="true"),
     Row("Training.setConvolutionDithering", "True", "'yes'", json="true"),
     Row(
-        "Precision.enableFloatingPointExceptions",
-        "True",
-        "'yes'",
-        "Precision.enable_floating_point_exceptions",
-        "False",
-        "true",
+        "Precision.enableFloatingPointExceptions", "True", "'yes'",
+        "Precision.enable_floating_point_exceptions", "False", "true",
     ),
     Row("Precision.enableStochasticRounding", "True", "'yes'", "Precision.enable_stochastic_rounding", "False", "true"),
     Row("Precision.setPartialsType", "torch.half", "torch.int32"),
@@ -90,11 +82,18 @@ OPTIONS = (
     Row("TensorLocations.setAccumulatorLocation", "poptorch.TensorLocationSettings().useOnChipStorage(False)", "True"),
     Row("_Popart.setEngineOptions", "{'target.syncReplicasIndependently': 'true'}", "3"),
     Row("_Popart.setPatterns", "{'Inplace': False}", "3"),
-)
+)  # fmt: skip
 REFUSED = tuple(row for row in OPTIONS if row.refused is not None)
 READ_BACK = tuple(row for row in OPTIONS if row.reads is not None)
 DEFAULTS = tuple(row for row in OPTIONS if row.default is not None)
 IN_JSON = tuple(row for row in OPTIONS if row.json is not None)
+
+
+def with_one(row: Row) -> Any:
+    """Options of which a program has set the row's one."""
+    options = poptorch.Options()
+    reach(options, row.method)(evaluate(row.allowed))
+    return options
 
 
 def evaluate(text: str, **names: Any) -> Any:

@@ -90,11 +90,3 @@ def test_a_deprecated_precision_option_changes_nothing(poptorch: Any, said: Any,
     check.holds(returned is options.Precision, f"{method} returns {returned}, not what it was called on.")
     check.equal(actual=options.toDict(), expected=poptorch.Options().toDict(), what=f"toDict() after {method}")
     check.contains(actual=said(), expected="deprecated", what=f"what {method} says")
-
-
-def test_a_period_without_every_n_is_said_to_be_ignored(poptorch: Any, said: Any) -> None:
-    """A period means nothing to the other modes, which is said."""
-    options = poptorch.Options().outputMode(poptorch.OutputMode.All, 3)
-
-    assert_reads(options, output_return_period=1)
-    check.contains(actual=said(), expected="ignored", what="what outputMode says of the period")

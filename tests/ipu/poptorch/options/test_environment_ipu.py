@@ -15,7 +15,6 @@ from ipu_conformance import check
 
 from ..exact import assert_same
 from ..on_device import as_model
-from .options_table import assert_reads
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERR", "OFF")
 LOGGED = {"TRACE": 3, "DEBUG": 3, "INFO": 3, "WARN": 2, "ERR": 1, "OFF": 0}
@@ -121,14 +120,6 @@ def test_the_emulator_has_no_hardware(poptorch: Any) -> None:
     for count in (1, 2, 64):
         available = poptorch.ipuHardwareIsAvailable(count)
         check.equal(actual=available, expected=False, what=f"ipuHardwareIsAvailable({count})")
-
-
-def test_a_launcher_says_which_process_this_is(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh options take rank and size from the variables of Open MPI."""
-    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
-    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "2")
-
-    assert_reads(poptorch.Options().Distributed, processId=2, numProcesses=3)
 
 
 @pytest.mark.parametrize(("variable", "value", "method", "argument"), [

@@ -9,23 +9,17 @@ import pytest
 
 from ipu_conformance import check
 
+from . import options_table
+
 words = str.split
 
-OPTIONS = words(
-    "deviceIterations replicationFactor inputReplicaGrouping broadcastBuffers outputMode defaultOutputMode "
-    "anchorTensor setExecutionStrategy setAvailableMemoryProportion autoRoundNumIPUs useIpuModel useIpuId "
-    "useOfflineIpuTarget connectionType syncPattern randomSeed enableExecutableCaching enableStableNorm "
-    "enableSyntheticData enableProfiling logCycleCount logDir maxRepeatLogs modelName showCompilationProgressBar "
-    "relaxOptimizerAttributesChecks sourceLocationExcludes appendToLocationExcludes disableModuleNamescope "
-    "updatableNamedBuffers loadFromFile from_json clone toDict anchorMode Training.gradientAccumulation "
-    "Training.accumulationAndReplicationReductionType "
-    "Training.setMeanAccumulationAndReplicationReductionStrategy Training.setAutomaticLossScaling "
-    "Training.setConvolutionDithering Precision.enableFloatingPointExceptions Precision.enableStochasticRounding "
-    "Precision.setPartialsType Precision.halfFloatCasting Precision.runningStatisticsAlwaysFloat "
-    "TensorLocations.numIOTiles TensorLocations.setActivationLocation TensorLocations.setWeightLocation "
-    "TensorLocations.setOptimizerLocation TensorLocations.setAccumulatorLocation Distributed.disable "
-    "Distributed.setEnvVarNames Distributed.configureProcessId _Popart.set _Popart.setEngineOptions "
-    "_Popart.setPatterns Jit.traceModel"
+OPTIONS = (
+    *map(str, options_table.OPTIONS),
+    *words(
+        "defaultOutputMode anchorTensor disableModuleNamescope loadFromFile from_json clone toDict anchorMode "
+        "Precision.halfFloatCasting Precision.runningStatisticsAlwaysFloat Distributed.disable "
+        "Distributed.setEnvVarNames Distributed.configureProcessId _Popart.set Jit.traceModel"
+    ),
 )
 EXECUTOR = words(
     "__call__ compile compileAndExport save loadExecutable destroy attachToDevice detachFromDevice isAttachedToDevice "

@@ -52,12 +52,6 @@ def weighted(poptorch: Any) -> Any:
     )
 
 
-def test_no_reduction_is_refused(poptorch: Any) -> None:
-    """Gradients are always reduced."""
-    with check.raises(ValueError, match=r"ReductionType\.(Mean|Sum)", what="no reduction"):
-        poptorch.Options().Training.accumulationAndReplicationReductionType(poptorch.ReductionType.NoReduction)
-
-
 @pytest.mark.parametrize(("strategy", "finite"), [("Post", False), ("Running", True), ("default", True)])
 def test_a_running_mean_does_not_overflow(poptorch: Any, torch: Any, strategy: str, finite: bool) -> None:
     """Four gradients of 2^15 overflow a float16 accumulator as a sum, and not as a running mean, its default."""
