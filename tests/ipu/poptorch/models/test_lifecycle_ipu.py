@@ -31,30 +31,27 @@ def test_wrapping_twice_is_refused(poptorch: Any, destroyed: bool) -> None:
         poptorch.trainingModel(model)
 
 
-def test_destroying_allows_wrapping_again(poptorch: Any) -> None:
-    """After destroy, which does nothing the second time, a model can be wrapped and trained again."""
-    trainer, model = exact.ran(poptorch)
-    for _ in range(2):
-        trainer.destroy()
-        check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled() after destroy")
+@pytest.mark.parametrize("by", ["executor", "model"])
+def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, torch: Any, by: str) -> None:
+    """destroy of either copies the weights and unwraps; a second one does nothing; the model can be wrapped again.
 
-    poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
-
-
-def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, torch: Any) -> None:
-    """destroy copies the weights; model, parameters and buffers have their own classes again."""
+    Model, parameters and buffers have their own classes again.
+    """
     x, config = exact.samples(2), exact.counts(2, 1, 1)
     scale = exact.scale(poptorch, held=torch.ones(1))
-    before = type(scale)
+    expected = (type(scale), torch.nn.Parameter, torch.Tensor)
     trainer, model = exact.trainer(poptorch, config, model=scale)
     trainer(x)
 
-    trainer.destroy()
+    (trainer if by == "executor" else model).destroy()
 
     exact.assert_weights(model, exact.plain_run(x, config).weights)
     types = (type(model), type(model.weight), type(model.held))
-    expected = (before, torch.nn.Parameter, torch.Tensor)
     check.equal(actual=types, expected=expected, what="the type of the model, its weight and its buffer")
+    check.holds(not hasattr(model, "destroy"), "the model is still wrapped after destroy.")
+    trainer.destroy()
+    check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled() after destroy")
+    poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
 
 
 def run(trainer: Any) -> None:
@@ -94,13 +91,17 @@ def test_an_executor_that_is_let_go_unwraps_its_model(poptorch: Any, torch: Any)
 
 
 def test_compiling_does_not_run(poptorch: Any, torch: Any) -> None:
-    """compile leaves the weights as they are, and the first call needs no other compilation."""
+    """compile leaves the weights as they are; compilationTime is None before, and a positive duration after."""
     trainer, model = exact.trainer(poptorch)
+    before = trainer.compilationTime
 
     trainer.compile(exact.samples(1))
 
     check.equal(actual=trainer.isCompiled(), expected=True, what="isCompiled() after compile")
     assert_same(model.weight, torch.tensor([1.0, -2.0]), "the weight")
+    check.equal(actual=before, expected=None, what="compilationTime before compiling")
+    seconds = trainer.compilationTime.total_seconds()
+    check.holds(seconds > 0, f"compilationTime is {seconds} s after compiling.")
 
 
 def test_compiling_again_warns_and_is_ignored(poptorch: Any, said: Callable[[], str]) -> None:
@@ -114,47 +115,35 @@ def test_compiling_again_warns_and_is_ignored(poptorch: Any, said: Callable[[], 
     trainer(exact.samples(2))
 
 
-def test_compiling_takes_measurable_time(poptorch: Any) -> None:
-    """compilationTime is None before, and a positive duration after."""
-    trainer, _ = exact.trainer(poptorch)
-    before = trainer.compilationTime
-
-    trainer.compile(exact.samples(1))
-
-    check.equal(actual=before, expected=None, what="compilationTime before compiling")
-    seconds = trainer.compilationTime.total_seconds()
-    check.holds(seconds > 0, f"compilationTime is {seconds} s after compiling.")
-
-
 # Attaching.
 
 
-@pytest.mark.parametrize(("connection", "compiled"), [("Always", True), ("OnDemand", False)])
-def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any, connection: str, compiled: bool) -> None:
-    """By default compiling attaches a model; with ConnectionType.OnDemand only running does."""
-    options = poptorch.Options()
-    if connection == "OnDemand":
-        options.connectionType(poptorch.ConnectionType.OnDemand)
-    trainer, _ = exact.trainer(poptorch, chosen=options)
+CONNECTIONS: Dict[str, Tuple[bool, bool, Callable[[Any], Any]]] = {
+    "Always": (True, True, lambda options: options),
+    "OnDemand": (False, True, lambda options: options.connectionType(poptorch.ConnectionType.OnDemand)),
+    "Never": (False, False, lambda options: options.connectionType(poptorch.ConnectionType.Never)),
+    "offline": (False, False, lambda options: options.useOfflineIpuTarget()),
+}
+"""Whether a model is attached after compiling and after running, and the call that says so; Always is the default."""
+
+
+@pytest.mark.parametrize("connection", CONNECTIONS)
+def test_a_model_on_demand_attaches_when_it_runs(poptorch: Any, connection: str) -> None:
+    """By default compiling attaches a model, on demand only running does, and without device it cannot run."""
+    compiled, ran, choose = CONNECTIONS[connection]
+    trainer, _ = exact.trainer(poptorch, chosen=choose(poptorch.Options()))
     attached = [trainer.isAttachedToDevice()]
-    for go_on in (trainer.compile, trainer):
-        go_on(exact.samples(1))
-        attached.append(trainer.isAttachedToDevice())
-
-    check.equal(actual=attached, expected=[False, compiled, True], what="the list of isAttachedToDevice()")
-
-
-@pytest.mark.parametrize("how", ["connectionType", "useOfflineIpuTarget"])
-def test_a_model_without_device_compiles_and_does_not_run(poptorch: Any, how: str) -> None:
-    """ConnectionType.Never and an offline target are for compiling only."""
-    arguments = [poptorch.ConnectionType.Never] if how == "connectionType" else []
-    trainer, _ = exact.trainer(poptorch, chosen=getattr(poptorch.Options(), how)(*arguments))
     trainer.compile(exact.samples(1))
-
-    with check.raises(AssertionError, what="running a model that never connects"):
+    attached.append(trainer.isAttachedToDevice())
+    if ran:
         trainer(exact.samples(1))
-    state = (trainer.isCompiled(), trainer.isAttachedToDevice())
-    check.equal(actual=state, expected=(True, False), what="the pair of isCompiled() and isAttachedToDevice()")
+    else:
+        with check.raises(AssertionError, what="running a model that never connects"):
+            trainer(exact.samples(1))
+
+    check.equal(actual=trainer.isCompiled(), expected=True, what="isCompiled()")
+    attached.append(trainer.isAttachedToDevice())
+    check.equal(actual=attached, expected=[False, compiled, ran], what="the list of isAttachedToDevice()")
 
 
 @pytest.mark.parametrize("by_hand", [True, False], ids=["attached-by-hand", "attached-by-calling"])
@@ -252,18 +241,6 @@ def test_perf_counters_have_a_moment_for_each_micro_batch(poptorch: Any) -> None
     moments = {name: len(rows[0]) for name, rows in trainer.getPerfCounters().items()}
     expected = dict.fromkeys(("input", "input_complete", "output", "output_complete"), 6)
     check.equal(actual=moments, expected=expected, what="the number of moments of the first tensor")
-
-
-def test_a_wrapped_model_can_be_destroyed_by_itself(poptorch: Any) -> None:
-    """destroy() of the user's model is that of the model on the device: it unwraps, and the weights are trained."""
-    trainer, model = exact.trainer(poptorch)
-    x = exact.samples(1)
-    trainer(x)
-    model.destroy()
-
-    check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled after destroy")
-    check.holds(not hasattr(model, "destroy"), "the model is still wrapped after destroy.")
-    exact.assert_weights(model, exact.plain_run(x, exact.counts(1, 1, 1)).weights)
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["default", "optimizer"])

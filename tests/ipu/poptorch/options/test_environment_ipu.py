@@ -54,12 +54,12 @@ def test_an_unknown_level_is_an_error(level_restored: Any, level: Any) -> None:
     check.equal(actual=level_restored.logger.level, expected=before, what="the level after one that does not exist")
 
 
-def program(poptorch: Any, text: str, environment: Dict[str, str], tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program that imports poptorch from where this process has it."""
+def program(poptorch: Any, environment: Dict[str, str], tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program that imports poptorch from where this process has it, and writes three lines to its log."""
     code = f"import importlib\npoptorch = importlib.import_module({poptorch.__name__!r})\n"
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return subprocess.run(
-        [sys.executable, "-c", code + text],
+        [sys.executable, "-c", code + THREE_LINES],
         env={**os.environ, "PYTHONPATH": path, **environment},
         cwd=tmp_path,
         capture_output=True,
@@ -68,28 +68,26 @@ def program(poptorch: Any, text: str, environment: Dict[str, str], tmp_path: Pat
     )
 
 
-def test_the_environment_names_the_level_and_the_file(poptorch: Any, tmp_path: Path) -> None:
-    """POPTORCH_LOG_LEVEL is the level, and with POPTORCH_LOG_DEST lines go to a file instead of the terminal."""
-    variables = {"POPTORCH_LOG_LEVEL": "INFO", "POPTORCH_LOG_DEST": "poptorch.log"}
-    run = program(poptorch, THREE_LINES, variables, tmp_path)
+LINES = ("line one", "line two", "line three")
+DESTINATIONS = {"poptorch.log": ("INFO", LINES), "stdout": ("ERR", LINES[2:])}
+"""The level of the log and its lines by POPTORCH_LOG_DEST."""
+
+
+@pytest.mark.parametrize("destination", DESTINATIONS)
+def test_the_environment_names_the_level_and_the_file(poptorch: Any, tmp_path: Path, destination: str) -> None:
+    """POPTORCH_LOG_LEVEL keeps lesser lines out, and with POPTORCH_LOG_DEST the others go there and nowhere else."""
+    level, lines = DESTINATIONS[destination]
+    run = program(poptorch, {"POPTORCH_LOG_LEVEL": level, "POPTORCH_LOG_DEST": destination}, tmp_path)
     log = tmp_path / "poptorch.log"
-    written = log.read_text(encoding="utf-8") if log.exists() else ""
+    written = {
+        "poptorch.log": log.read_text(encoding="utf-8") if log.exists() else "",
+        "stdout": run.stdout,
+        "stderr": run.stderr,
+    }
 
-    for line in ("line one", "line two", "line three"):
-        check.contains(actual=written, expected=line, what="the log's file")
-    check.lacks(actual=run.stdout + run.stderr, unexpected="line", what="the terminal")
-
-
-def test_lines_can_go_to_standard_output(poptorch: Any, tmp_path: Path) -> None:
-    """POPTORCH_LOG_DEST=stdout sends lines there; a level in the environment keeps lesser lines out."""
-    run = program(poptorch, THREE_LINES, {"POPTORCH_LOG_LEVEL": "ERR", "POPTORCH_LOG_DEST": "stdout"}, tmp_path)
-
-    check.contains(actual=run.stdout, expected="line three", what="standard output")
-    check.lacks(actual=run.stdout, unexpected="line two", what="standard output")
-    check.lacks(actual=run.stderr, unexpected="line", what="standard error")
-
-
-# The machine.
+    for where, text in written.items():
+        expected = list(lines) if where == destination else []
+        check.equal(actual=[line for line in LINES if line in text], expected=expected, what=f"the lines in {where}")
 
 
 def test_inside_a_model_the_ipu_path_is_taken(poptorch: Any, torch: Any) -> None:

@@ -12,26 +12,13 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
-from ..lazily import torch
 from ..on_device import as_model
-
-
-def halved(poptorch: Any, *, loss: bool = True) -> Any:
-    """The exact model with a float16 weight."""
-    return exact.scale(poptorch, loss=loss).half()
-
-
-def half_step(weight: Any, x: Any, parts: int) -> Any:
-    """One step on the mean gradient of |x w - 1|, in float64 and rounded to float16 at the end."""
-    w = weight.double()
-    gradient = (torch.sign(x.double() * w - 1) * x.double()).sum(dim=0) / parts
-    return (w - exact.RATE * gradient).half()
 
 
 @pytest.mark.parametrize("config", [counts(3, 1, 2), counts(2, 1, 4)], ids=counts_id)
 def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
     """Inputs, weights and outputs are float16."""
-    model, x = halved(poptorch, loss=False), exact.batch(config).half()
+    model, x = exact.scale(poptorch, loss=False).half(), exact.batch(config).half()
 
     out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
 
@@ -40,15 +27,19 @@ def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
 
 @pytest.mark.parametrize("config", [counts(1, 4, 2), counts(1, 2, 4), counts(1, 8, 1)], ids=counts_id)
 def test_training_in_half(poptorch: Any, torch: Any, config: RunConfig) -> None:
-    """A float16 weight is updated by the mean gradient and stays float16."""
+    """A float16 weight is updated by the mean gradient of |x w - 1|, rounded at the end, and stays float16."""
     x = exact.batch(config).half()
-    trainer, model = exact.trainer(poptorch, config, model=halved(poptorch))
-    expected = half_step(model.weight.detach(), x, config.micro_batches)
+    trainer, model = exact.trainer(poptorch, config, model=exact.scale(poptorch).half())
+    start = model.weight.detach().double()
+    gradient = (torch.sign(x.double() * start - 1) * x.double()).sum(dim=0) / config.micro_batches
 
     _, losses = trainer(x)
 
     check.equal(actual=losses.dtype, expected=torch.float16, what="the type of the losses")
-    assert_same(model.weight.detach(), expected, "weight")
+    assert_same(model.weight.detach(), (start - exact.RATE * gradient).half(), "weight")
+    trainer.detachFromDevice()
+    kinds = {value.dtype for value in model.state_dict().values()}
+    check.equal(actual=kinds, expected={torch.float16}, what="the types on the host")
 
 
 @pytest.mark.parametrize(("scaling", "moved"), [(1.0, False), (1024.0, True)])
@@ -93,13 +84,3 @@ def test_layers_in_half(poptorch: Any, torch: Any, kind: str) -> None:
 
     parts = [model(part).detach() for part in x.chunk(2)]
     assert_same(out, torch.cat(parts), "output")
-
-
-def test_a_half_model_keeps_its_type_on_the_host(poptorch: Any, torch: Any) -> None:
-    """After training and copying the user's weights are float16 still, and so is the state dict."""
-    trainer, model = exact.trainer(poptorch, model=halved(poptorch))
-    trainer(exact.samples(1).half())
-    trainer.detachFromDevice()
-
-    kinds = {value.dtype for value in model.state_dict().values()}
-    check.equal(actual=kinds, expected={torch.float16}, what="the types on the host")

@@ -11,37 +11,26 @@ from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
 from .. import exact
-from ..exact import assert_same, counts
+from ..exact import counts
 from ..lazily import torch
 from ..on_device import as_model
 
 STRATEGIES = ("Running", "Post", "PostAndLoss")
 
 
-def assert_trains(poptorch: Any, config: RunConfig, options: Any, rate: float = exact.RATE) -> None:
-    """One call leaves the weight where the oracle's run of the configuration does."""
-    __tracebackhide__ = True
-    model, x = exact.scale(poptorch), exact.batch(config)
-    poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=rate))(x)
-    exact.assert_weights(model, exact.plain_run(x, config).weights)
-
-
-@pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4), counts(1, 4, 2)], ids=counts_id)
-def test_the_default_is_a_mean(poptorch: Any, config: RunConfig) -> None:
-    """Without an option gradients are averaged."""
-    assert_trains(poptorch, config, exact.options(poptorch, config))
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("config", [counts(3, 2, 1), counts(3, 2, 4), counts(2, 1, 4), counts(1, 2, 4)], ids=counts_id)
 def test_every_strategy_gives_the_mean(poptorch: Any, config: RunConfig, strategy: str) -> None:
     """A mean that runs and one that is taken at the end are the same number; two parts make both exact."""
-    options = exact.options(poptorch, config)
+    options, x = exact.options(poptorch, config), exact.batch(config)
     options.Training.setMeanAccumulationAndReplicationReductionStrategy(
         getattr(poptorch.MeanReductionStrategy, strategy)
     )
+    trainer, model = exact.trainer(poptorch, chosen=options)
 
-    assert_trains(poptorch, config, options)
+    trainer(x)
+
+    exact.assert_weights(model, exact.plain_run(x, config).weights)
 
 
 def weighted(poptorch: Any) -> Any:
@@ -79,13 +68,3 @@ def test_accumulators_are_cleared_by_an_update(poptorch: Any, torch: Any) -> Non
     trainer(torch.tensor([1.0, 2.0, 4.0, 0.0, 0.0, 0.0])[:, None])
 
     check.equal(actual=model.weight.item(), expected=-7.0, what="the weight")
-
-
-@pytest.mark.parametrize("accumulation", [2, 4])
-def test_the_loss_is_not_scaled_by_the_reduction(poptorch: Any, torch: Any, accumulation: int) -> None:
-    """Losses come back as each micro-batch computed them."""
-    config = counts(1, accumulation, 1)
-    x = exact.batch(config)
-    trainer, _ = exact.trainer(poptorch, config)
-
-    assert_same(trainer(x)[1], torch.stack(exact.plain_run(x, config).losses[0]), "losses")
