@@ -15,12 +15,6 @@ from ..exact import assert_same, counts
 from ..lazily import torch
 from ..on_device import as_model
 
-
-def buffered(poptorch: Any, change: Callable[[Any, Any], Any]) -> Any:
-    """A model with a weight and a buffer; ``change`` is called with the model and the input."""
-    return exact.scale(poptorch, first=change, held=torch.zeros(2))
-
-
 UPDATES: Dict[str, Callable[[Any, Any], Any]] = {
     "add_": lambda model, x: model.held.add_(x.sum(dim=0).detach()),
     "copy_": lambda model, x: model.held.copy_(model.held + x.sum(dim=0).detach()),
@@ -36,7 +30,8 @@ def test_a_buffer_is_updated_in_place(poptorch: Any, config: RunConfig, name: st
     """A buffer sums up what its replica saw; the host gets that of the first replica."""
     x = exact.batch(config, 2)
     options = exact.options(poptorch, config).broadcastBuffers(False)
-    trainer, model = exact.trainer(poptorch, chosen=options, model=buffered(poptorch, UPDATES[name]))
+    model = exact.scale(poptorch, first=UPDATES[name], held=torch.zeros(2))
+    trainer, _ = exact.trainer(poptorch, chosen=options, model=model)
 
     trainer(x)
 
@@ -62,7 +57,7 @@ def test_a_buffer_of_whole_numbers_counts(poptorch: Any) -> None:
 def test_replicas_may_not_update_a_shared_buffer(poptorch: Any, name: str, training: bool) -> None:
     """With several replicas and broadcast buffers an update is an error when compiling."""
     config = counts(3, 1, 2)
-    model = buffered(poptorch, UPDATES[name])
+    model = exact.scale(poptorch, first=UPDATES[name], held=torch.zeros(2))
     if training:
         executor, _ = exact.trainer(poptorch, config, model=model)
     else:

@@ -49,8 +49,9 @@ def test_destroying_brings_weights_home_and_gives_classes_back(poptorch: Any, to
     types = (type(model), type(model.weight), type(model.held))
     check.equal(actual=types, expected=expected, what="the type of the model, its weight and its buffer")
     check.holds(not hasattr(model, "destroy"), "the model is still wrapped after destroy.")
-    trainer.destroy()
-    check.equal(actual=trainer.isCompiled(), expected=False, what="isCompiled() after destroy")
+    for times in ("one", "two"):
+        check.equal(actual=trainer.isCompiled(), expected=False, what=f"isCompiled() after {times} calls of destroy")
+        trainer.destroy()
     poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
 
 
@@ -160,18 +161,6 @@ def test_training_goes_on_after_detaching(poptorch: Any, by_hand: bool) -> None:
             check.equal(actual=trainer.isAttachedToDevice(), expected=True, what="isAttachedToDevice()")
 
     exact.assert_weights(model, exact.plain_run(x, config, calls=3).weights)
-
-
-def test_weights_changed_while_detached_are_uploaded(poptorch: Any, torch: Any) -> None:
-    """Attaching sends the host's weights."""
-    trainer, model = exact.ran(poptorch)
-    trainer.detachFromDevice()
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor([3.0, 5.0]))
-
-    out, _ = trainer(exact.samples(1))
-
-    assert_same(out, exact.samples(1) * torch.tensor([3.0, 5.0]), "the output")
 
 
 @pytest.mark.parametrize("kind", ["torch", "poptorch"])

@@ -130,14 +130,6 @@ def test_a_clone_of_options_in_use_can_be_changed(in_use: Any, row: Row) -> None
         assert_reads(in_use, **{row.reads: before})
 
 
-def test_calls_chain_across_sub_sets(poptorch: Any) -> None:
-    """A chain sets every option on its way."""
-    options = poptorch.Options()
-    options.deviceIterations(2).replicationFactor(3).Training.gradientAccumulation(5).setAutomaticLossScaling(False)
-
-    assert_reads(options, device_iterations=2, replication_factor=3, Training__gradient_accumulation=5)
-
-
 SENSELESS = (
     "set(device_iteration=2)",
     *(f"{name}({count})" for name in ("deviceIterations", "replicationFactor") for count in (0, -1)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Dict
 
 import pytest
 
@@ -12,17 +12,8 @@ from ipu_conformance.run import RunConfig
 from ...training import counts_id
 from .. import exact
 from ..exact import assert_same, counts
+from ..lazily import poptorch, torch
 from ..on_device import as_model
-
-
-@pytest.mark.parametrize("config", [counts(3, 1, 2), counts(2, 1, 4)], ids=counts_id)
-def test_inference_in_half(poptorch: Any, config: RunConfig) -> None:
-    """Inputs, weights and outputs are float16."""
-    model, x = exact.scale(poptorch, loss=False).half(), exact.batch(config).half()
-
-    out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
-
-    assert_same(out, model(x).detach(), "output")
 
 
 @pytest.mark.parametrize("config", [counts(1, 4, 2), counts(1, 2, 4), counts(1, 8, 1)], ids=counts_id)
@@ -59,28 +50,27 @@ def test_loss_scaling_saves_small_gradients(poptorch: Any, torch: Any, scaling: 
     check.equal(actual=model.weight.item(), expected=-(2.0**-6) if moved else 0.0, what="the weight")
 
 
-def test_a_half_input_meets_float_weights(poptorch: Any, torch: Any) -> None:
-    """Casting inside the model is the user's: float16 in, float32 computed, float16 out."""
-    weight = torch.tensor([1.0, -2.0])
-    model = as_model(lambda model, x: (x.float() * model.weight).half(), weight=torch.nn.Parameter(weight))
-    x = exact.samples(3).half()
+LAYERS: Dict[str, Callable[[], Any]] = {
+    "product": lambda: exact.scale(poptorch, loss=False).half(),
+    "linear": lambda: torch.nn.Linear(2, 3).half(),
+    "conv": lambda: torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2)), torch.nn.Conv1d(1, 2, 2)).half(),
+    "norm": lambda: torch.nn.LayerNorm(2).half(),
+    "softmax": lambda: torch.nn.Softmax(dim=1),
+    "float weights": lambda: as_model(
+        lambda model, x: (x.float() * model.weight).half(), weight=torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+    ),
+}
+"""Models of float16, and one that casts its input to the type of its weights and back."""
 
-    assert_same(poptorch.inferenceModel(model)(x), model(x).detach(), "output")
 
-
-@pytest.mark.parametrize("kind", ["linear", "conv", "norm", "softmax"])
+@pytest.mark.parametrize("kind", LAYERS)
 def test_layers_in_half(poptorch: Any, torch: Any, kind: str) -> None:
-    """Common layers run in float16 by the same kernels as on the host."""
+    """Inputs and outputs are float16; common layers run in it by the same kernels as on the host."""
     torch.manual_seed(1)
-    model: Any = {
-        "linear": torch.nn.Linear(2, 3),
-        "conv": torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2)), torch.nn.Conv1d(1, 2, 2)),
-        "norm": torch.nn.LayerNorm(2),
-        "softmax": torch.nn.Softmax(dim=1),
-    }[kind].half()
-    x = exact.samples(4).half()
+    model, config = LAYERS[kind](), counts(3, 1, 2)
+    x = exact.batch(config, 2).half()
 
-    out = poptorch.inferenceModel(model, poptorch.Options().deviceIterations(2))(x)
+    out = poptorch.inferenceModel(model, exact.options(poptorch, config))(x)
 
-    parts = [model(part).detach() for part in x.chunk(2)]
+    parts = [model(part).detach() for part in x.chunk(config.micro_batches)]
     assert_same(out, torch.cat(parts), "output")

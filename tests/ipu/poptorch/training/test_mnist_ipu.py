@@ -121,6 +121,16 @@ def noise(settings: Settings) -> List[Tuple[np.ndarray, ArrayTolerance]]:
     return native_reference(exact, plain, runs, "hidden units")
 
 
+def on_device(settings: Settings) -> Tuple[Any, Any, Any, Any]:
+    """A seeded network, its trainer on the device, and the sets of training and of tests."""
+    from ipu_conformance.workloads.poptorch_mnist import model, trainers
+
+    torch.manual_seed(settings.seed)
+    network = model.Network(settings.dropout)
+    training, test = model.datasets(settings)
+    return network, trainers.IpuTrainer(network, settings), training, test
+
+
 def test_the_device_trains_as_its_native_twin(trained: Any) -> None:
     """Batch by batch the losses are those of plain torch on the same batches, from the same initial weights."""
     expected, tolerance = noise(SHORT)[0]
@@ -131,13 +141,8 @@ def test_the_device_trains_as_its_native_twin(trained: Any) -> None:
 
 def test_the_executed_dumps_are_what_the_device_did(torch: Any) -> None:
     """Losses, scores and weights of a call, and the scores of tests with them, are those of the compiled models."""
-    from ipu_conformance.workloads.poptorch_mnist import model, trainers
-
-    torch.manual_seed(ONCE.seed)
-    network = model.Network(ONCE.dropout)
+    network, side, training, test = on_device(ONCE)
     held = {name: value.clone().numpy() for name, value in network.state_dict().items()}
-    side = trainers.IpuTrainer(network, ONCE)
-    training, test = model.datasets(ONCE)
     images, labels = next(iter(side.training_batches(training)))
     scores, losses = side.train(images, labels)
     counts = (ONCE.device_iterations, 1, 1)
@@ -174,11 +179,7 @@ def test_the_trained_weights_are_those_of_the_native_twin(torch: Any, trained: A
 
 def test_the_inference_model_gives_the_scores_of_the_trained_weights(torch: Any) -> None:
     """What the device classifies after training, in two models that take turns on it, is what the native twin gives."""
-    from ipu_conformance.workloads.poptorch_mnist import model, trainers
-
-    torch.manual_seed(SHORT.seed)
-    side = trainers.IpuTrainer(model.Network(SHORT.dropout), SHORT)
-    training, test = model.datasets(SHORT)
+    _, side, training, test = on_device(SHORT)
     loader = side.training_batches(training)
     scores: List[np.ndarray] = []
     for _ in range(SHORT.epochs):
@@ -206,23 +207,13 @@ def test_a_seed_makes_a_run_repeatable(dropout: float) -> None:
 
 def test_dropout_is_for_training_only(torch: Any) -> None:
     """Dropout changes the losses of a call from the first batch on, and the classification of no sample."""
-    from ipu_conformance.workloads.poptorch_mnist import model, trainers
-
-    dropped = replace(SHORT, dropout=0.5)
-    torch.manual_seed(SHORT.seed)
-    network = model.Network(dropped.dropout)
-    side = trainers.IpuTrainer(network, dropped)
-    training, test = model.datasets(dropped)
-    images, labels = (tensor[: dropped.combined_batch] for tensor in training.tensors)
-    held = {name: weight.clone() for name, weight in network.state_dict().items()}
-    kept = model.Network(0.0)
-    kept.load_state_dict(held)
-    tested = test.tensors[0]
+    _, side, training, test = on_device(replace(SHORT, dropout=0.5))
+    _, plain, _, _ = on_device(SHORT)
+    images, labels = (tensor[: SHORT.combined_batch] for tensor in training.tensors)
     side.inference_model.eval()
-    once, twice = side.classify(tested), side.classify(tested)
+    once, twice = side.classify(test.tensors[0]), side.classify(test.tensors[0])
     side.inference_model.detachFromDevice()
-    with_dropout = side.train(images, labels)[1]
-    without = trainers.IpuTrainer(kept, SHORT).train(images, labels)[1]
+    with_dropout, without = side.train(images, labels)[1], plain.train(images, labels)[1]
 
     check.identical(actual=twice.numpy(), expected=once.numpy(), what="the scores of a second call")
     check.differs(actual=float(with_dropout[0]), other=float(without[0]), what="the first loss with dropout")
