@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import pytest
@@ -19,9 +20,9 @@ MODES = ((None, None), ("All", None), ("Final", None), ("Sum", None), ("EveryN",
 
 
 def period_of(name: Any, config: RunConfig) -> Any:
-    """A return period by name: the accumulation, or all micro-batches of a replica."""
+    """A return period, which may be the accumulation, or all micro-batches of a replica, by name."""
     accumulation = config.gradient_accumulation
-    return {"G": accumulation, "all": config.device_iterations * accumulation, None: None}[name]
+    return {"G": accumulation, "all": config.device_iterations * accumulation}.get(name, name)
 
 
 def selected(values: List[Any], config: RunConfig, mode: str, period: Any) -> List[Any]:
@@ -36,16 +37,18 @@ def selected(values: List[Any], config: RunConfig, mode: str, period: Any) -> Li
     return [value for row in by_time[period - 1 :: period] for value in row]
 
 
-def mode_id(mode: Any) -> str:
-    return "-".join(filter(None, mode)) or "default"
+def row_id(value: Any) -> str:
+    return counts_id(value) if isinstance(value, RunConfig) else "-".join(map(str, filter(None, value))) or "default"
 
 
-@pytest.mark.parametrize("mode", MODES, ids=mode_id)
-@pytest.mark.parametrize("config", TRAINING, ids=counts_id)
+NTH = itertools.product((counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)), (("EveryN", n) for n in (2, 3, 6)))
+
+
+@pytest.mark.parametrize(("config", "mode"), [*itertools.product(TRAINING, MODES), *NTH], ids=row_id)
 def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, torch: Any, config: RunConfig, mode: Any) -> None:
     """Outputs come along dimension 0, losses as a vector, a single loss as a scalar; no weight depends on the mode.
 
-    By default the last micro-batch of each replica is returned.
+    EveryN returns the micro-batches N-1, 2N-1 and so on of each replica; by default it is the last of each.
     """
     period = period_of(mode[1], config)
     x = exact.batch(config, 2)
@@ -62,7 +65,7 @@ def test_a_mode_of_training_returns_its_micro_batches(poptorch: Any, torch: Any,
     exact.assert_weights(model, expected.weights)
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode[1] != "G"], ids=mode_id)
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode[1] != "G"], ids=row_id)
 @pytest.mark.parametrize("config", INFERENCE, ids=counts_id)
 def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, torch: Any, config: RunConfig, mode: Any) -> None:
     """The modes select the same micro-batches of an inference model; by default all are returned."""
@@ -73,19 +76,6 @@ def test_a_mode_of_inference_returns_its_micro_batches(poptorch: Any, torch: Any
     out = poptorch.inferenceModel(model, exact.options(poptorch, config, mode[0], period))(x)
 
     assert_same(out, torch.cat(selected(parts, config, mode[0] or "All", period)), "the output")
-
-
-@pytest.mark.parametrize("period", [2, 3, 6])
-@pytest.mark.parametrize("config", [counts(6, 1, 2), counts(2, 3, 4), counts(3, 4, 1)], ids=counts_id)
-def test_every_nth_micro_batch_is_the_last_of_its_n(poptorch: Any, torch: Any, config: RunConfig, period: int) -> None:
-    """EveryN returns the micro-batches N-1, 2N-1 and so on of each replica."""
-    x = exact.batch(config)
-    expected = exact.plain_run(x, config)
-    trainer, _ = exact.trainer(poptorch, chosen=exact.options(poptorch, config, "EveryN", period))
-
-    out, _ = trainer(x)
-
-    assert_same(out, torch.cat(selected(expected.outputs[0], config, "EveryN", period)), "the output")
 
 
 @pytest.mark.parametrize("mode", ["All", "Final", "Sum"])
@@ -199,23 +189,25 @@ def test_an_output_can_be_saved(poptorch: Any, torch: Any) -> None:
 
 
 def test_an_output_is_no_view_of_an_input(poptorch: Any) -> None:
-    """Writing into an output leaves the input as it is."""
-    x = exact.samples(2)
+    """The next call does not write into what an earlier one returned, and writing into that leaves the input alone."""
+    x, inference = exact.samples(2), poptorch.inferenceModel(as_model(lambda model, x: x))
+    first = inference(x)
+    inference(x * 4)
+    assert_same(first, x, "the first output after the second call")
 
-    infer(poptorch, lambda model, x: x, x).zero_()
+    first.zero_()
 
     assert_same(x, exact.samples(2), "the input after its output was zeroed")
 
 
-def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
-    """The next call does not write into what an earlier one returned."""
-    trainer, model = exact.trainer(poptorch)
-    expected = model(exact.samples(2))[0].detach()
-    first, _ = trainer(exact.samples(2))
-
-    trainer(exact.samples(2))
-
-    assert_same(first, expected, "the first output after the second call")
+def anchored(poptorch: Any, config: RunConfig, x: Any, **tensors: Tuple[str, str]) -> Callable[[str], Any]:
+    """What gives the anchors of a training model after a call; ``tensors`` are their names and modes by short names."""
+    options = exact.options(poptorch, config, "Final")
+    for short, (name, mode) in tensors.items():
+        options.anchorTensor(short, name, getattr(poptorch.OutputMode, mode))
+    trainer, _ = exact.trainer(poptorch, chosen=options)
+    trainer(x)
+    return trainer.getAnchoredTensor
 
 
 @pytest.mark.parametrize("config", [counts(2, 3, 1), counts(2, 1, 4)], ids=counts_id)
@@ -223,42 +215,36 @@ def test_outputs_of_earlier_calls_stay_as_they_are(poptorch: Any) -> None:
 def test_the_gradient_of_a_weight_can_be_anchored(poptorch: Any, torch: Any, config: RunConfig, mode: str) -> None:
     """An anchored gradient comes back for the micro-batches that its own mode selects."""
     x = exact.batch(config)
-    options = exact.options(poptorch, config, "Final")
-    options.anchorTensor("grad", "Gradient___weight", getattr(poptorch.OutputMode, mode))
     # The step is so short that no product crosses 1: the gradients of |w x - 1| stay those of the first weights.
     start, gradients = exact.scale(poptorch), []
     for part in x.chunk(config.micro_batches):
         start.zero_grad()
         start(part)[1].backward()
         gradients.append(start.weight.grad.clone())
-    trainer, _ = exact.trainer(poptorch, chosen=options)
 
-    trainer(x)
+    anchor = anchored(poptorch, config, x, grad=("Gradient___weight", mode))
 
     expected = torch.cat(selected(gradients, config, mode, None))
-    assert_same(trainer.getAnchoredTensor("grad"), expected, f"the anchored gradient in mode {mode}")
+    assert_same(anchor("grad"), expected, f"the anchored gradient in mode {mode}")
 
 
 def test_two_tensors_can_be_anchored(poptorch: Any, torch: Any) -> None:
     """A gradient and the weight that it updates come back for three updates on each replica, and the last gradient."""
     config = counts(3, 1, 2)
-    x = exact.batch(config)
-    options = exact.options(poptorch, config, "Final")
-    for short, name in (("grad", "Gradient___weight"), ("updated", "UpdatedVar___weight")):
-        options.anchorTensor(short, name, poptorch.OutputMode.All)
-    options.anchorTensor("last", "Gradient___weight", poptorch.OutputMode.Final)
-    trainer, _ = exact.trainer(poptorch, chosen=options)
+    x, gradient = exact.batch(config), "Gradient___weight"
 
-    trainer(x)
+    anchor = anchored(
+        poptorch, config, x, grad=(gradient, "All"), updated=("UpdatedVar___weight", "All"), last=(gradient, "Final")
+    )
 
     after = [exact.plain_run(x[: 2 * done], counts(done, 1, 2)).weights["weight"] for done in (1, 2, 3)]
     updated = torch.cat([weight for weight in after for _ in range(config.replicas)])
-    assert_same(trainer.getAnchoredTensor("updated"), updated, "the anchored weight")
+    assert_same(anchor("updated"), updated, "the anchored weight")
     start = exact.scale(poptorch).weight.detach()
     moved = torch.stack([start, *after]).diff(dim=0) / -exact.RATE
-    gradients = trainer.getAnchoredTensor("grad").reshape(3, config.replicas, -1)
+    gradients = anchor("grad").reshape(3, config.replicas, -1)
     assert_same(gradients.mean(dim=1), moved, "the mean over replicas of the anchored gradients")
-    last = trainer.getAnchoredTensor("last").reshape(config.replicas, -1)
+    last = anchor("last").reshape(config.replicas, -1)
     assert_same(last, gradients[-1], "the third anchor, the last gradient of each replica")
 
 
@@ -267,15 +253,11 @@ def test_a_weight_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None
     """It is, for each of three updates, the weight that the micro-batch was computed with."""
     config = counts(3, 1, 1)
     x = exact.batch(config)
-    options = exact.options(poptorch, config, "Final")
-    options.anchorTensor("used", "weight", poptorch.OutputMode.All)
-    trainer, _ = exact.trainer(poptorch, chosen=options)
 
-    trainer(x)
+    used = anchored(poptorch, config, x, used=("weight", "All"))("used")
 
     after = [exact.plain_run(x[:done], counts(done, 1, 1)).weights["weight"] for done in (1, 2)]
-    used = torch.cat([exact.scale(poptorch).weight.detach(), *after])
-    assert_same(trainer.getAnchoredTensor("used"), used, "the anchored weight")
+    assert_same(used, torch.cat([exact.scale(poptorch).weight.detach(), *after]), "the anchored weight")
 
 
 def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> None:

@@ -21,15 +21,10 @@ def _inference(options: Any = None, *, compiled: bool = False) -> Any:
     return model
 
 
-NOTHING = {name: [[]] for name in ("input", "input_complete", "output", "output_complete")}
 EARLY: Dict[str, Any] = {
-    "getPerfCounters": NOTHING,
-    "getLatency": (0.0, 0.0, 0.0),
-    "getHostIpuLatency": (0.0, 0.0, 0.0),
-    "getComputeLatency": (0.0, 0.0, 0.0),
-    "getIpuHostLatency": (0.0, 0.0, 0.0),
-    "isCompiled": False,
-    "isAttachedToDevice": False,
+    "getPerfCounters": {name: [[]] for name in ("input", "input_complete", "output", "output_complete")},
+    **dict.fromkeys(("getLatency", "getHostIpuLatency", "getComputeLatency", "getIpuHostLatency"), (0.0, 0.0, 0.0)),
+    **dict.fromkeys(("isCompiled", "isAttachedToDevice"), False),
 }
 
 
@@ -85,18 +80,20 @@ def test_what_a_model_cannot_use_is_refused(what: str) -> None:
     assert_refused(what, *REFUSED[what])
 
 
-AT_ONCE = {"amsgrad": (ValueError, {"amsgrad": True}), "kind": (AssertionError, {})}
-
-
-@pytest.mark.parametrize("what", AT_ONCE)
-def test_an_optimizer_is_refused_when_the_model_is_wrapped(poptorch: Any, torch: Any, what: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind", "settings"),
+    [(ValueError, "Adam", {"amsgrad": True}), (AssertionError, "Adagrad", {})],
+    ids=["amsgrad", "kind"],
+)
+def test_an_optimizer_is_refused_when_the_model_is_wrapped(
+    poptorch: Any, torch: Any, error: Any, kind: str, settings: Any
+) -> None:
     """What the device has no rule for is an error before anything is compiled, and the model stays as it was."""
-    error, settings = AT_ONCE[what]
     model = exact.scale(poptorch)
-    kind = torch.optim.Adam if settings else torch.optim.Adagrad
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.5, **settings)
 
-    with check.raises(error, what=f"wrapping with {kind.__name__} and {settings}"):
-        poptorch.trainingModel(model, optimizer=kind(model.parameters(), lr=0.5, **settings))
+    with check.raises(error, what=f"wrapping with {kind} and {settings}"):
+        poptorch.trainingModel(model, optimizer=optimizer)
 
     poptorch.trainingModel(model, optimizer=exact.sgd(model))(exact.samples(1))
 

@@ -238,14 +238,11 @@ def test_anchored_tensors_are_listed_by_their_short_names(poptorch: Any) -> None
 @pytest.mark.parametrize(
     ("method", "value"),
     [
-        ("minElementsForOffChip", 4),
-        ("minElementsForReplicatedTensorSharding", 4),
-        ("useOnChipStorage", True),
-        ("useReplicatedTensorSharding", True),
-        ("useIOTilesToLoad", False),
-        ("useIOTilesToStore", False),
+        ("minElementsForOffChip", 4), ("minElementsForReplicatedTensorSharding", 4),
+        ("useOnChipStorage", True), ("useReplicatedTensorSharding", True),
+        ("useIOTilesToLoad", False), ("useIOTilesToStore", False),
     ],
-)
+)  # fmt: skip
 def test_location_settings_chain_and_check(poptorch: Any, method: str, value: Any) -> None:
     """Each setting of a location returns the settings and refuses another type."""
     settings = poptorch.TensorLocationSettings()

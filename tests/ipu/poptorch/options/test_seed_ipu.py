@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -52,30 +52,24 @@ def outputs(poptorch: Any, seed: Any, config: RunConfig, kind: str = "dropout", 
     return [trainer(torch.ones(config.micro_batches, WIDTH))[0] for _ in range(calls)]
 
 
-SHARES: Dict[str, Callable[[float], float]] = {
-    "rand": lambda limit: limit,
-    "randn": lambda limit: 0.5 * math.erfc(-limit / math.sqrt(2.0)),
+DISTRIBUTIONS: Dict[str, Tuple[Callable[[float], float], Sequence[float], Sequence[float]]] = {
+    "rand": (lambda limit: limit, (0.125, 0.5, 0.9), (2.0**-8, 1 - 2.0**-8)),
+    "randn": (lambda limit: 0.5 * math.erfc(-limit / math.sqrt(2.0)), (-1.5, 0.25, 1.5), (-3.0, 3.0)),
 }
-"""The share of random numbers that is at most a limit."""
+"""The share of random numbers that is at most a limit, limits, and limits that few numbers lie beyond."""
 
 
-LIMITS = {"rand": (0.125, 0.5, 0.9), "randn": (-1.5, 0.25, 1.5)}
-TAILS = {"rand": (2.0**-8, 1 - 2.0**-8), "randn": (-3.0, 3.0)}
-"""Limits that few numbers lie beyond, for which all calls together are one draw."""
-
-
-@pytest.mark.parametrize("kind", LIMITS)
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_random_numbers_have_their_distribution(poptorch: Any, kind: str) -> None:
     """As many as specified are below a limit, whichever call, slot or position they are of."""
-    config, calls = counts(2, 3, 5), 9
-    drawn = np.stack([each.numpy() for each in outputs(poptorch, 11, config, kind, calls)])
+    share, limits, tails = DISTRIBUTIONS[kind]
+    drawn = np.stack([each.numpy() for each in outputs(poptorch, 11, counts(2, 3, 5), kind, 9)])
 
-    for limit in LIMITS[kind]:
-        what = f"what {kind} draws below {limit}"
-        check.dropout_masks(masks=drawn > limit, rate=SHARES[kind](limit), axes=("call",), what=what)
-    for limit in TAILS[kind]:
-        what = f"what {kind} draws below {limit}"
-        check.dropout_masks(masks=drawn.reshape(-1) > limit, rate=SHARES[kind](limit), axes=(), what=what)
+    # Few numbers are in a tail: for these all calls together are one draw.
+    for axes, numbers, bounds in ((("call",), drawn, limits), ((), drawn.reshape(-1), tails)):
+        for limit in bounds:
+            what = f"what {kind} draws below {limit}"
+            check.dropout_masks(masks=numbers > limit, rate=share(limit), axes=axes, what=what)
 
 
 def test_whole_numbers_are_drawn_up_to_their_bound(poptorch: Any) -> None:

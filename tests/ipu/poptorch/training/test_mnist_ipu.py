@@ -220,11 +220,7 @@ def test_dropout_is_for_training_only(torch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "seeds"),
-    [
-        pytest.param(LOSS, (1000, 1001, 1002), id="loss"),
-        pytest.param(ACCURACY, (1000,), id="accuracy"),
-    ],
+    ("reference", "seeds"), [(LOSS, (1000, 1001, 1002)), (ACCURACY, (1000,))], ids=["loss", "accuracy"]
 )
 def test_the_workload_converges_like_its_baseline(reference: Reference, seeds: Tuple[int, ...]) -> None:
     """The values of runs with new seeds lie in the band of the native runs at each epoch, neither below nor above."""

@@ -19,16 +19,22 @@ HALF = replace(FACTORS, dtype="float16", gradient_accumulation=5)
 pytestmark = ipus(HALF)
 
 
+def stepped(runs: Runs, config: Any, seed: int = 7) -> Any:
+    """What a call of a training model returns, and the model's module, which has left the device."""
+    driver, net = runs.driver, nets.mlp()
+    module = driver.NetModule(net, config)
+    optimizer = driver.optimizer(config, module.parameters(), 0.25)
+    trainer = driver.poptorch.trainingModel(module, driver.options(config).randomSeed(seed), optimizer)
+    returned = trainer(*driver.tensors(distinct_micro_batches(net, config), 0, config))
+    trainer.destroy()
+    return returned, module
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_types_come_back_as_they_were(torch: Any, runs: Runs, dtype: str) -> None:
     """Logits have the type of the model, the loss of float32 logits is float32, and weights keep their type."""
-    driver, net = runs.driver, nets.mlp()
-    config = replace(HALF, dtype=dtype)
-    module = driver.NetModule(net, config)
-    trainer = driver.poptorch.trainingModel(module, driver.options(config), torch.optim.SGD(module.parameters(), 0.25))
-    logits, loss = trainer(*driver.tensors(distinct_micro_batches(net, config), 0, config))
+    (logits, loss), module = stepped(runs, replace(HALF, dtype=dtype))
     kinds = {value.dtype for value in module.state_dict().values()}
-    trainer.destroy()
 
     check.equal(actual=logits.dtype, expected=getattr(torch, dtype), what="the type of the logits")
     check.equal(actual=loss.dtype, expected=torch.float32, what="the type of the loss")
@@ -109,16 +115,8 @@ def test_stochastic_rounding_follows_the_seed(runs: Runs) -> None:
     first, again = runs.train("mlp", config), Runs("poptorch").train("mlp", config)
     check.runs_identical(actual=again, expected=first)
 
-    net = nets.mlp()
-    driver, weights = runs.driver, {}
-    for seed in (1, 2):
-        module = driver.NetModule(net, config)
-        chosen = driver.options(config).randomSeed(seed)
-        trainer = driver.poptorch.trainingModel(module, chosen, driver.optimizer(config, module.parameters(), 0.25))
-        trainer(*driver.tensors(distinct_micro_batches(net, config), 0, config))
-        weights[seed] = module.weights()
-        trainer.destroy()
-    check.differs(actual=weights[2]["fc1.weight"], other=weights[1]["fc1.weight"], what="fc1.weight of another seed")
+    one, two = (stepped(runs, config, seed)[1].weights()["fc1.weight"] for seed in (1, 2))
+    check.differs(actual=two, other=one, what="fc1.weight of another seed")
 
 
 def test_small_values_survive_stochastic_rounding(poptorch: Any, torch: Any) -> None:
