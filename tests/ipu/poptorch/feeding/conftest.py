@@ -18,14 +18,13 @@ class Loading:
         self.opened.append(self.poptorch.AsynchronousDataAccessor(dataset, **{**self.forked, **arguments}))
         return self.opened[-1]
 
-    def options(self, d: int = 1, g: int = 1, r: int = 1, group: int = 1) -> Any:
+    def loader(
+        self, dataset: Any, d: int = 1, g: int = 1, r: int = 1, group: int = 1, rank: Any = None, **arguments: Any
+    ) -> Any:
+        """A loader for options with these counts, of the process of a ``rank`` among three, with a random seed."""
         options = self.poptorch.Options().deviceIterations(d).replicationFactor(r).inputReplicaGrouping(group)
         options.Training.gradientAccumulation(g)
-        return options
-
-    def loader(self, dataset: Any, *counts: int, rank: Any = None, seed: Any = None, **arguments: Any) -> Any:
-        """A loader for options with these counts, of the process of a ``rank`` among three, with a random seed."""
-        options, mode = self.options(*counts), arguments.pop("mode", "Sync")
+        mode, seed = arguments.pop("mode", "Sync"), arguments.pop("seed", None)
         if rank is not None:
             options.Distributed.configureProcessId(rank, 3)
         if seed is not None:

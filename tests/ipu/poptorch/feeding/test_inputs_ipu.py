@@ -205,12 +205,15 @@ def test_a_model_without_inputs_has_all_its_micro_batches(poptorch: Any, torch: 
     [("int64", "int32"), ("float64", "float32"), ("bfloat16", "float32"), ("int32", "int32"), ("float16", "float16")],
 )
 def test_inputs_are_narrowed_on_the_way(poptorch: Any, torch: Any, host: str, device: str) -> None:
-    """An echo has the type and the values that the device had."""
+    """An echo has the type and the values that the device had; doubles and indices of forward have 32 bits, too."""
     x = (exact.samples(3) * 1024 + 0.1).to(getattr(torch, host))
+    narrow = x.to(getattr(torch, device))
 
-    out = poptorch.inferenceModel(flexible())(x)
+    echo, doubles, indices = infer(poptorch, lambda model, x: (x, x.double(), x.argmax(dim=1)), x)
 
-    assert_same(out, x.to(getattr(torch, device)), "the output")
+    assert_same(echo, narrow, "the echo")
+    assert_same(doubles, narrow.float(), "what is cast to float64")
+    assert_same(indices, narrow.argmax(dim=1).int(), "the indices")
 
 
 def test_integers_lose_their_high_bits(poptorch: Any, torch: Any) -> None:

@@ -159,8 +159,8 @@ def test_replicas_infer_as_the_host(poptorch: Any, what: str) -> None:
 @pytest.mark.parametrize("how", ["copyWeightsToDevice", "load_state_dict"])
 def test_every_replica_has_what_the_host_sends(poptorch: Any, torch: Any, how: str) -> None:
     """After a change on the host all four replicas compute with the new weight, buffer and whole number."""
-    model, x = as_model(lambda model, x: x * model.weight + model.shift + model.count.to(x.dtype)), exact.samples(12)
-    model.weight = torch.nn.Parameter(torch.tensor([0.5, 2.0]))
+    weight, x = torch.nn.Parameter(torch.tensor([0.5, 2.0])), exact.samples(12)
+    model = as_model(lambda model, x: x * model.weight + model.shift + model.count.to(x.dtype), weight=weight)
     model.register_buffer("shift", torch.tensor([1.0, 3.0]))
     model.register_buffer("count", torch.tensor([7, 11], dtype=torch.int32))
     inference = poptorch.inferenceModel(model, poptorch.Options().replicationFactor(4).deviceIterations(3))

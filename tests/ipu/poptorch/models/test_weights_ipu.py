@@ -112,37 +112,24 @@ def test_training_on_the_host_is_not_seen_by_the_device(poptorch: Any, torch: An
     assert_same(sent, model(x)[0], "the output after sending")
 
 
-def test_inference_follows_its_training_model(poptorch: Any) -> None:
-    """Training and inference take turns on one set of weights without a copy by hand; neither disturbs the other."""
+def test_inference_follows_its_training_model(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training and inference take turns on one set of weights; neither disturbs the other.
+
+    Without a copy by hand weights are sent once after training, and not between two runs of inference.
+    """
     x, config = exact.samples(2), exact.counts(2, 1, 1)
     trainer, model = exact.trainer(poptorch, config)
     inference = poptorch.inferenceModel(model)
+    inference(x)
+    uploads = spied(inference, monkeypatch, "copyWeightsToDevice")
     for runs in range(1, 4):
         expected = exact.plain_run(x, config, calls=runs)
         trainer(x)
 
-        out, _ = inference(x)
-
-        assert_same(out, x * expected.weights["weight"], f"the output after {runs} runs")
+        for out, _ in (inference(x), inference(x)):
+            assert_same(out, x * expected.weights["weight"], f"the output after {runs} runs")
+        check.equal(actual=len(uploads), expected=runs, what=f"the number of uploads after {runs} runs")
     exact.assert_weights(model, expected.weights)
-
-
-def test_inference_uploads_only_when_weights_changed(poptorch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two inference runs without training nothing is sent to the device; after training once."""
-    x = exact.samples(2)
-    trainer, model = exact.trainer(poptorch)
-    inference = poptorch.inferenceModel(model)
-    trainer(x)
-    inference(x)
-    uploads = spied(inference, monkeypatch, "copyWeightsToDevice")
-    inference(x)
-    unchanged = len(uploads)
-
-    trainer(x)
-    inference(x)
-    inference(x)
-
-    check.equal(actual=(unchanged, len(uploads)), expected=(0, 1), what="the number of uploads so far")
 
 
 def test_buffers_of_inference_stay_on_the_device(poptorch: Any, counted: Any) -> None:

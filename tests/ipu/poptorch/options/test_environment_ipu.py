@@ -16,7 +16,6 @@ from ipu_conformance import check
 from ..exact import assert_same
 from ..on_device import as_model
 
-LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERR", "OFF")
 LOGGED = {"TRACE": 3, "DEBUG": 3, "INFO": 3, "WARN": 2, "ERR": 1, "OFF": 0}
 """How many of an info line, a warning and an error each level lets through."""
 
@@ -35,7 +34,7 @@ def level_restored(poptorch: Any) -> Any:
     poptorch.logger.setLevel(before)
 
 
-@pytest.mark.parametrize(("level", "name"), [*((name, name) for name in LEVELS), *zip((0, 1, 2, 3, 4, 6), LEVELS)])
+@pytest.mark.parametrize(("level", "name"), [*zip(LOGGED, LOGGED), *zip((0, 1, 2, 3, 4, 6), LOGGED)])
 def test_a_level_has_a_name_and_a_number(level_restored: Any, level: Any, name: str) -> None:
     """setLogLevel takes either and lets through what is at least as grave: 0 is everything, 6 is nothing."""
     level_restored.setLogLevel(level)

@@ -29,11 +29,11 @@ ONCE = replace(SHORT, epochs=1, train_size=SHORT.combined_batch)
 """One call of the device."""
 
 
-def train(settings: Settings, *, native: bool = False) -> Any:
+def train(settings: Settings) -> Any:
     """A run of the workload."""
     from ipu_conformance.workloads.poptorch_mnist.training import train as run
 
-    return run(settings, native=native)
+    return run(settings, native=False)
 
 
 def test_a_short_run_learns(trained: Any) -> None:

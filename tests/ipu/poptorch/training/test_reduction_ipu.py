@@ -15,10 +15,8 @@ from ..exact import counts
 from ..lazily import torch
 from ..on_device import as_model
 
-STRATEGIES = ("Running", "Post", "PostAndLoss")
 
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["Running", "Post", "PostAndLoss"])
 @pytest.mark.parametrize("config", [counts(3, 2, 1), counts(3, 2, 4), counts(2, 1, 4), counts(1, 2, 4)], ids=counts_id)
 def test_every_strategy_gives_the_mean(poptorch: Any, config: RunConfig, strategy: str) -> None:
     """A mean that runs and one that is taken at the end are the same number; two parts make both exact."""
