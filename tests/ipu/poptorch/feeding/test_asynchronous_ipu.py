@@ -47,7 +47,7 @@ def test_a_generator_sets_the_order_in_the_worker(poptorch: Any, torch: Any, loa
     """A loader that shuffles by a generator gives in another process the order that it gives in this one."""
     orders = []
     for mode in ("Sync", "Async"):
-        way = {"async_options": {"sharing_strategy": getattr(poptorch.SharingStrategy, strategy)}, "mode": mode}
+        way: Any = {"async_options": {"sharing_strategy": getattr(poptorch.SharingStrategy, strategy)}, "mode": mode}
         generator = torch.Generator().manual_seed(3)
         loader = loading.loader(numbers(12), batch_size=4, shuffle=True, generator=generator, **way)
         orders.append([values(loader) for _ in range(2)])
