@@ -157,7 +157,7 @@ REFUSED: Dict[str, Tuple[Any, str, Callable[[Any], Any]]] = {
         lambda x: infer(poptorch, lambda model, x: x * 2, x, weight=torch.nn.Parameter(torch.zeros(0, 2))),
     ),
     "a complex input": ("Error", "(?i)type", lambda x: infer(poptorch, lambda model, x: x * 2, x.to(torch.complex64))),
-    "a branch on a tensor's value": ("Error", r"test_inputs_ipu\.py", lambda x: infer(poptorch, _branched, x)),
+    "a branch on the value of a tensor": ("Error", r"test_inputs_ipu\.py", lambda x: infer(poptorch, _branched, x)),
 }  # fmt: skip
 """What a model cannot be called with; an error about the model's code names its line."""
 
