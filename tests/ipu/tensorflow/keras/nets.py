@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+import pytest
 
 from ipu_conformance import check, nets
 from ipu_conformance.frameworks import orient
@@ -18,7 +19,7 @@ from ipu_conformance.nets import Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.run import RunConfig, Weights, learning_rate, optimizer
 
-from ...training import expected, inference, inferred, tolerance
+from ...training import expected, inference, inferred, ipus, tolerance
 
 PLAIN = RunConfig(
     device_iterations=3,
@@ -35,6 +36,22 @@ MLP = nets.mlp()
 
 KINDS = ("sequential", "functional", "subclassed")
 """The kinds of models that a net can be built as; one with skips is not a chain."""
+
+
+class Fit(NamedTuple):
+    """A fit that leaves what the oracle says: a row of a table."""
+
+    config: RunConfig
+    kind: str = "functional"
+    name: str = "mlp"
+    settings: Mapping[str, Any] = {}
+
+
+def each_fit(rows: Mapping[str, Fit]) -> pytest.MarkDecorator:
+    """Runs a case for every row, on the IPUs that it needs."""
+    return pytest.mark.parametrize(
+        "fit", [pytest.param(fit, id=word, marks=ipus(fit.config)) for word, fit in rows.items()]
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +117,7 @@ class Keras:
         for number, layer in enumerate(net.layers):
             read = [values[name] for name in layer.inputs]
             value = read if len(read) > 1 else read[0]
-            with self.stage(stages[number]) if stages else contextlib.nullcontext():
+            with self.stage_of(stages, number):
                 for part in layers[layer.name]:
                     value = part(value)
             values[layer.name] = value
@@ -120,6 +137,15 @@ class Keras:
                 return called(net, layers, inputs, stages)
 
         return Subclassed()
+
+    def scale(self, start: float = 1.0, **settings: Any) -> Any:
+        """A layer of one weight."""
+        initial = self.tf.constant_initializer(start)
+        return self.tf.keras.layers.Dense(1, use_bias=False, kernel_initializer=initial, **settings)
+
+    def stage_of(self, stages: Sequence[int], number: int) -> Any:
+        """The scope of the stage of one layer, if there are stages."""
+        return self.stage(stages[number]) if stages else contextlib.nullcontext()
 
     def known(self, model: Any, net: Net = MLP) -> Any:
         """A model of a net with its variables under the net's names."""
@@ -146,26 +172,22 @@ class Keras:
         samples = self.tf.data.Dataset.from_tensor_slices((inputs, data.labels.reshape(-1).astype(np.int32)))
         return samples.batch(config.micro_batch, drop_remainder=True)
 
-    def compile(self, model: Any, config: RunConfig, **settings: Any) -> None:
-        """Compile for the net's loss, with all steps of a replica in one execution."""
-        loss = self.tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    def compile(self, model: Any, config: RunConfig, loss: Any = None, **settings: Any) -> None:
+        """Compile for a loss, else the net's, with all steps of a replica in one execution."""
+        loss = loss or self.tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         settings.setdefault("steps_per_execution", config.device_iterations * config.gradient_accumulation)
         model.compile(settings.pop("optimizer", None) or self.driver.rules.optimizer(config), loss, **settings)
 
-    def options(self, model: Any, config: RunConfig) -> None:
-        """Set the options of accumulation or of the pipeline."""
+    def options(self, model: Any, config: RunConfig, **more: Any) -> None:
+        """Set the options of accumulation or of the pipeline, and more of them."""
+        more = {"gradient_accumulation_reduction_method": config.accumulation_reduction, **more}
         if config.stages:
-            chosen = {} if config.schedule == "grouped" else {"pipeline_schedule": self.schedule(config.schedule)}
-            model.set_pipelining_options(
-                config.gradient_accumulation,
-                device_mapping=list(config.devices) or None,
-                gradient_accumulation_reduction_method=config.accumulation_reduction,
-                **chosen,
-            )
+            if config.schedule != "grouped":
+                more["pipeline_schedule"] = self.schedule(config.schedule)
+            devices = list(config.devices) or None
+            model.set_pipelining_options(config.gradient_accumulation, device_mapping=devices, **more)
         elif config.gradient_accumulation > 1:
-            model.set_gradient_accumulation_options(
-                config.gradient_accumulation, gradient_accumulation_reduction_method=config.accumulation_reduction
-            )
+            model.set_gradient_accumulation_options(config.gradient_accumulation, **more)
 
     def schedule(self, name: str) -> Any:
         """The vendor's member for a schedule."""
@@ -214,6 +236,23 @@ class Keras:
         fitted: Trained = self.once(("fit", config, kind, name, tuple(sorted(settings.items()))), run)
         return fitted
 
+    def chained(self, config: RunConfig, layers: Sequence[Any], x: Any, y: Any = None, **settings: Any) -> Any:
+        """A chain of layers after a fit on samples one by one, in their order; the settings are those of ``compile``.
+
+        The loss is the output, the rate 1/8 and the label the sample itself where there are no others.
+        """
+        more = settings.pop("options", {})
+        x = np.asarray(x, np.float32).reshape(-1, 1)
+        with self.scope(config):
+            model = self.tf.keras.Sequential(layers)
+            model.build((None, 1))
+            if config.stages:
+                model.set_pipeline_stage_assignment(list(config.stages))
+            self.options(model, config, **more)
+            self.compile(model, config, **{"loss": outputs_alone, **settings})
+            model.fit(x, x if y is None else y, batch_size=1, shuffle=False, verbose=0)
+        return model
+
     def check_fit(self, config: RunConfig, kind: str = "functional", name: str = "mlp", **settings: Any) -> None:
         """A net that is trained in one fit has the oracle's weights."""
         __tracebackhide__ = True
@@ -256,6 +295,16 @@ def check_trained(trained: Trained, config: RunConfig, name: str = "mlp") -> Non
     check.runs_equivalent(
         actual=trained, expected=expected(name, config), tolerance=tolerance(name, config), fields=fields
     )
+
+
+def outputs_alone(labels: Any, outputs: Any) -> Any:
+    """A loss that is the output."""
+    return outputs
+
+
+def scalars(model: Any) -> List[float]:
+    """The weights of layers that have one."""
+    return [weight.item() for weight in model.get_weights()]
 
 
 def stages_of(model: Any) -> List[Any]:

@@ -88,38 +88,6 @@ def test_the_reduction_method_is_a_name_or_a_member(keras: Keras, ipu: Any, form
     )
 
 
-@pytest.mark.parametrize("method", ["median", "", 3, None])
-def test_an_unknown_reduction_method_is_refused(keras: Keras, method: Any) -> None:
-    """What is not a reduction method is an error when it is set."""
-    message = r"Cannot parse .* as one of GradientAccumulationReductionMethod"
-    refused = check.raises(ValueError, match=message, what=f"the reduction method {method!r}")
-    with keras.scope(PLAIN), refused:
-        keras.build("sequential").set_gradient_accumulation_options(2, gradient_accumulation_reduction_method=method)
-
-
-@pytest.mark.parametrize("count", [0, -1, 2.0, "2"])
-def test_a_count_that_is_no_count_is_refused(keras: Keras, count: Any) -> None:
-    """The number of accumulated micro-batches is an integer of at least 1."""
-    refused = check.raises(ValueError, match="gradient_accumulation_steps_per_replica", what=f"the count {count!r}")
-    with keras.scope(PLAIN), refused:
-        keras.build("sequential").set_gradient_accumulation_options(count)
-
-
-@pytest.mark.parametrize(("execution", "count"), [(4, 3), (6, 4), (2, 4)])
-def test_an_execution_holds_whole_accumulations(keras: Keras, execution: int, count: int) -> None:
-    """steps_per_execution that is not divisible by the accumulation count is an error of fit."""
-    message = "not divisible by `gradient_accumulation_steps_per_replica`"
-    with check.raises(RuntimeError, match=message, what=f"a fit with {execution} steps in an execution"):
-        keras.fit(accumulating(12 // count, count), steps_per_execution=execution)
-
-
-@pytest.mark.parametrize("key", ["opt", "num_mini_batches"])
-def test_reserved_options_are_refused(keras: Keras, key: str) -> None:
-    """What Keras sets itself cannot be passed on to the optimizer."""
-    with keras.scope(PLAIN), check.raises(ValueError, match=f"Found `{key}` key in", what=f"the option {key}"):
-        keras.build("sequential").set_gradient_accumulation_options(2, **{key: 1})
-
-
 def test_evaluation_does_not_accumulate(keras: Keras) -> None:
     """An accumulation count concerns training alone: evaluation takes any number of steps."""
     means, bounds = mean_losses(still(PLAIN))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
+from ipu_conformance.run import RunConfig
 
 from ...training import cut
 from .nets import MLP, PLAIN, Keras
 
 X, Y = np.arange(36, dtype=np.float32).reshape(6, 6) / 36, np.zeros(6, np.int32)
+
+COUNT = "gradient_accumulation_steps_per_replica"
 
 each_phase = pytest.mark.parametrize("phase", ["fit", "evaluate", "predict"])
 
@@ -32,9 +35,9 @@ def run(model: Any, phase: str, data: Any, steps: int = 0, **settings: Any) -> A
     return getattr(model, phase)(data, verbose=0, **number, **settings)
 
 
-def batches(tf: Any) -> Any:
+def batches(tf: Any, **settings: Any) -> Any:
     """A data set of three batches."""
-    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(2, drop_remainder=True)
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(2, **{"drop_remainder": True, **settings})
 
 
 def uncounted(tf: Any) -> Any:
@@ -44,25 +47,15 @@ def uncounted(tf: Any) -> Any:
 
 def sequence(tf: Any) -> Any:
     """The same batches as a Keras sequence."""
-
-    class Batches(tf.keras.utils.Sequence):
-        def __len__(self) -> int:
-            return 3
-
-        def __getitem__(self, index: int) -> Any:
-            return X[:2], Y[:2]
-
-    return Batches()
+    members = {"__len__": lambda self: 3, "__getitem__": lambda self, index: (X[:2], Y[:2])}
+    return type("Batches", (tf.keras.utils.Sequence,), members)()
 
 
+NO_SHAPE = r"shape \(None, 6\) (which )?is not fully defined.*set `drop_remainder=True`"
 UNFIT: Dict[str, Tuple[Callable[[Any], Any], int, str]] = {
     "generator": (lambda tf: ((X[:2], Y[:2]) for _ in itertools.count()), 2, "generator"),
     "sequence": (sequence, 0, "Keras sequences|not compatible"),
-    "smaller-last-batch": (
-        lambda tf: tf.data.Dataset.from_tensor_slices((X, Y)).batch(2),
-        0,
-        r"shape \(None, 6\) (which )?is not fully defined.*set `drop_remainder=True`",
-    ),
+    "smaller-last-batch": (lambda tf: batches(tf, drop_remainder=False), 0, NO_SHAPE),
     "unknown-size": (uncounted, 0, "size of the data"),
     "endless": (lambda tf: batches(tf).repeat(), 0, "steps"),
 }
@@ -120,12 +113,103 @@ def test_a_model_is_compiled_first(keras: Keras) -> None:
 
 
 @pytest.mark.parametrize(("method", "key"), [
+    *(("set_pipelining_options", key) for key in (
+        "gradient_accumulation_count", "infeed_queue", "outfeed_queue", "optimizer_function", "computational_stages",
+        "repeat_count", "inputs",
+    )),
+    ("set_gradient_accumulation_options", "opt"), ("set_gradient_accumulation_options", "num_mini_batches"),
     ("set_infeed_queue_options", "dataset"), ("set_outfeed_queue_options", "outfeed_mode"),
 ])  # fmt: skip
-def test_reserved_options_of_queues_are_refused(keras: Keras, method: str, key: str) -> None:
+def test_reserved_options_are_refused(keras: Keras, method: str, key: str) -> None:
     """What Keras sets itself is refused with the name of the key."""
-    with keras.scope(PLAIN), check.raises(ValueError, match=f"Found `{key}` key in", what=method):
-        getattr(compiled(keras), method)(**{key: 1})
+    counts = {} if "queue" in method else {COUNT: 4}
+    with keras.scope(PLAIN), check.raises(ValueError, match=f"Found `{key}` key in", what=f"{method} with {key}"):
+        getattr(keras.build("sequential"), method)(**counts, **{key: 1})
+
+
+METHOD, MAPPING = "gradient_accumulation_reduction_method", "device_mapping"
+METRICS, ASSIGNMENT = "replicated_metric_reduction_method", "pipeline_stage_assignment"
+WRONG: List[Tuple[str, Dict[str, Any], str, str, List[Any]]] = [
+    ("set_gradient_accumulation_options", {}, COUNT, COUNT, [0, -1, 2.0, "2"]),
+    ("set_gradient_accumulation_options", {COUNT: 2}, METHOD,
+     r"Cannot parse .* as one of GradientAccumulationReductionMethod", ["median", "", 3, None]),
+    ("set_pipelining_options", {COUNT: 4}, MAPPING, "`device_mapping`.* list of integers",
+     ["01", [0, "1"], [0.0, 1.0], 1]),
+    ("set_replication_options", {}, METRICS, "Cannot parse MEDIAN", ["MEDIAN"]),
+    ("set_pipeline_stage_assignment", {}, ASSIGNMENT, "`pipeline_stage_assignment`",
+     [(0, 0, 0, 1, 1, 1, 1), "0001111", [0.0] * 7, None]),
+    ("set_pipeline_stage_assignment", {}, ASSIGNMENT, "does not match the number of layers", [[], [0] * 6, [0] * 8]),
+]  # fmt: skip
+"""A method, what else it is given, an argument that it refuses, how it is refused, and values: the net has 7 layers."""
+
+
+@pytest.mark.parametrize(
+    ("method", "others", "argument", "message", "value"),
+    [pytest.param(*row, value, id=f"{row[2]}-{value}") for *row, values in WRONG for value in values],
+)
+def test_wrong_settings_are_refused(
+    keras: Keras, method: str, others: Dict[str, Any], argument: str, message: str, value: Any
+) -> None:
+    """Counts, reductions, mappings and stages of chains are checked when they are set."""
+    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"{argument} {value!r}"):
+        getattr(keras.build("sequential"), method)(**others, **{argument: value})
+
+
+def piped(stages: int, count: int, schedule: str = "grouped", **changes: Any) -> RunConfig:
+    """Two updates of a pipeline, each after so many micro-batches."""
+    return replace(cut("mlp", PLAIN.with_counts(2, count), stages, schedule), **changes)
+
+
+def execution(iterations: int, count: int, length: int) -> Tuple[RunConfig, Dict[str, Any]]:
+    """Updates after so many micro-batches, and the steps of an execution."""
+    return PLAIN.with_counts(iterations, count), {"steps_per_execution": length}
+
+
+class Refused(NamedTuple):
+    """A configuration and settings of a fit that is refused, with the name of TensorFlow's error, or an error."""
+
+    config: RunConfig
+    settings: Dict[str, Any]
+    error: Any
+    message: str
+
+
+UNEVEN = r"`steps_per_execution` \({}\) must be a divisor of the number of batches \(7\)"
+APART = "not divisible by `gradient_accumulation_steps_per_replica`"
+REFUSED = {
+    **{f"execution-{n}": Refused(*execution(7, 1, n), ValueError, UNEVEN.format(n)) for n in (2, 4, 5)},
+    **{f"accumulation-{length}-{count}": Refused(*execution(12 // count, count, length), RuntimeError, APART)
+       for length, count in ((4, 3), (6, 4), (2, 4))},
+    **{f"{schedule}-{stages}-{count}": Refused(piped(stages, count, schedule), {}, "FailedPreconditionError",
+                                               f"must be a multiple of {multiple}, but it is {count}")
+       for schedule, stages, count, multiple in (
+           ("grouped", 2, 2, 4), ("grouped", 2, 6, 4), ("grouped", 3, 9, 6), ("interleaved", 2, 3, 2),
+           ("interleaved", 3, 4, 3))},
+    "interleaved-shared": Refused(piped(3, 6, "interleaved", device_iterations=1, devices=(0, 1, 0)), {},
+                                  NotImplementedError, "nterleaved"),
+    "no-count": Refused(piped(2, 4), {"options": lambda model: None}, (RuntimeError, ValueError), COUNT),
+    "unknown-option": Refused(cut("mlp", PLAIN, 2), {"options": lambda model: model.set_pipelining_options(3, depth=2)},
+                              TypeError, "depth"),
+    "longer-mapping": Refused(
+        piped(2, 4, device_iterations=1),
+        {"options": lambda model: model.set_pipelining_options(4, device_mapping=[0, 1, 0])},
+        ValueError, "device_mapping|Each stage must be mapped"),
+    "one-stage": Refused(replace(PLAIN, stages=(0,) * 7, schedule="sequential"), {"steps_per_execution": 1},
+                         Exception, "at least two computational stages"),
+}  # fmt: skip
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_fit_that_cannot_be_run_is_refused(keras: Keras, tf: Any, name: str) -> None:
+    """Executions divide the batches and hold whole accumulations; a pipeline is repeated and placed as it can be.
+
+    Training needs a multiple of twice the stages when grouped, and of the stages when interleaved.
+    """
+    config, settings, error, message = REFUSED[name]
+    kind = getattr(tf.errors, error) if isinstance(error, str) else error
+    with check.raises(kind, match=message, what=f"fit ({name})"):
+        keras.fit(config, **settings)
 
 
 @pytest.mark.parametrize(("method", "depth"), [
@@ -137,42 +221,14 @@ def test_the_depth_of_queues_changes_nothing(keras: Keras, method: str, depth: A
 
 
 @pytest.mark.ipus(2)
-def test_an_unknown_option_of_a_pipeline_is_refused(keras: Keras) -> None:
-    """A keyword that the pipelining operation does not have is an error, at the latest in fit."""
-    with check.raises(TypeError, match="depth", what="the option depth"):
-        keras.fit(cut("mlp", PLAIN, 2), options=lambda model: model.set_pipelining_options(3, depth=2))
-
-
-@pytest.mark.parametrize("mapping", ["01", [0, "1"], [0.0, 1.0], 1])
-def test_a_device_mapping_is_a_list_of_integers(keras: Keras, mapping: Any) -> None:
-    """Anything else is refused when it is set."""
-    message = "`device_mapping`.* list of integers"
-    with keras.scope(PLAIN), check.raises(ValueError, match=message, what=f"the device_mapping {mapping!r}"):
-        compiled(keras).set_pipelining_options(4, device_mapping=mapping)
-
-
-@pytest.mark.ipus(2)
 def test_a_pipeline_has_no_step_of_its_own(keras: Keras, tf: Any) -> None:
     """A pipelined model whose train_step is overridden is refused rather than trained without it."""
     config = cut("mlp", PLAIN, 2)
-
-    class Own(tf.keras.Model):
-        def train_step(self, data: Any) -> Any:
-            return {}
-
+    own = type("Own", (tf.keras.Model,), {"train_step": lambda self, data: {}})
     with keras.scope(config):
         inputs = tf.keras.Input((6,))
-        model = Own(inputs, keras.called(MLP, keras.layers(MLP), inputs, config.stages))
+        model = own(inputs, keras.called(MLP, keras.layers(MLP), inputs, config.stages))
         keras.compile(model, config, steps_per_execution=4)
         model.set_pipelining_options(4)
         with check.raises(RuntimeError, match="`train_step`", what="fit of a pipeline"):
             model.fit(np.ones((8, 6), np.float32), np.zeros(8), batch_size=2, verbose=0)
-
-
-@pytest.mark.ipus(2)
-def test_one_stage_is_no_pipeline(keras: Keras) -> None:
-    """A pipeline has at least two stages."""
-    config = replace(PLAIN, stages=(0,) * 7, schedule="sequential")
-    refused = check.raises(Exception, match="at least two computational stages", what="fit of a pipeline of one stage")
-    with keras.ready(config, "sequential", steps_per_execution=1) as model, refused:
-        model.fit(keras.dataset(PLAIN), verbose=0)

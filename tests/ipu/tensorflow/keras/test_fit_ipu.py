@@ -11,18 +11,22 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches
+from ipu_conformance.run import RunConfig
 
 from .nets import (
     KINDS,
     MLP,
     PLAIN,
+    Fit,
     Keras,
     adam,
     check_mean_loss,
     check_outputs,
     check_trained,
+    each_fit,
     mean_losses,
     momentum,
+    scalars,
     still,
 )
 
@@ -67,28 +71,22 @@ def test_extensions_can_be_left_out(keras: Keras, ipu: Any, configure: Any) -> N
     check.lacks(actual=dir(model), unexpected="set_pipelining_options", what="the model")
 
 
-@pytest.mark.parametrize("name", ["linear", "mlp", "convnet", "bn_convnet", "residual"])
-def test_a_net_trains_as_specified(keras: Keras, name: str) -> None:
-    """On one IPU the weights after a fit are the oracle's."""
-    keras.check_fit(PLAIN, name=name)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_model_trains_as_specified(keras: Keras, kind: str) -> None:
-    """Sequential, Functional and subclassed models train alike."""
-    keras.check_fit(PLAIN, kind)
-
-
-@pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
-def test_optimizers_train_as_specified(keras: Keras, change: Any) -> None:
-    """Keras' momentum and Adam are the oracle's."""
-    keras.check_fit(change(PLAIN))
-
-
-@pytest.mark.parametrize("execution", [1, 2, 3, 6])
-def test_the_length_of_an_execution_changes_nothing(keras: Keras, execution: int) -> None:
-    """Any steps_per_execution that divides the steps gives the same training."""
-    keras.check_fit(replace(PLAIN, device_iterations=6), steps_per_execution=execution)
+@each_fit({
+    "linear": Fit(PLAIN, name="linear"),
+    "mlp": Fit(PLAIN),
+    "convnet": Fit(PLAIN, name="convnet"),
+    "bn_convnet": Fit(PLAIN, name="bn_convnet"),
+    "residual": Fit(PLAIN, name="residual"),
+    "sequential": Fit(PLAIN, "sequential"),
+    "subclassed": Fit(PLAIN, "subclassed"),
+    "momentum": Fit(momentum(PLAIN)),
+    "adam": Fit(adam(PLAIN)),
+    **{f"execution-{n}": Fit(replace(PLAIN, device_iterations=6), settings={"steps_per_execution": n})
+       for n in (1, 2, 3, 6)},
+})  # fmt: skip
+def test_a_net_trains_as_specified(keras: Keras, fit: Fit) -> None:
+    """On one IPU the weights after a fit are the oracle's, however many of its steps an execution has."""
+    keras.check_fit(fit.config, fit.kind, fit.name, **fit.settings)
 
 
 def test_the_history_holds_the_mean_loss(keras: Keras) -> None:
@@ -104,16 +102,6 @@ def test_a_longer_execution_is_cut_with_a_warning(keras: Keras, said: Any, execu
     keras.check_fit(PLAIN, steps_per_execution=execution)
 
     check.contains(actual=said(), expected="steps_per_execution", what="TensorFlow's log")
-
-
-@pytest.mark.parametrize("execution", [2, 4, 5])
-def test_an_execution_divides_the_steps(keras: Keras, execution: int) -> None:
-    """steps_per_execution that does not divide the number of batches is an error."""
-    config = replace(PLAIN, device_iterations=7)
-    message = rf"`steps_per_execution` \({execution}\) must be a divisor of the number of batches \(7\)"
-
-    with check.raises(ValueError, match=message, what=f"fit with {execution} of 7 steps in an execution"):
-        keras.fit(config, steps_per_execution=execution)
 
 
 @pytest.mark.parametrize("form", ["arrays", "tensors"])
@@ -253,61 +241,35 @@ def test_python_control_flow_in_a_train_step_is_converted(keras: Keras, tf: Any)
     check.equal(actual=float(model.seen), expected=2.0, what="how often replica 0 took the first branch in 2 steps")
 
 
+whole_or_cut = pytest.mark.parametrize(
+    "config", [PLAIN.with_counts(1, 4, stages=stages) for stages in ((), (0, 1, 1))], ids=["whole", "pipelined"]
+)
+
+
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("stages", [(), (0, 1, 1)], ids=["whole", "pipelined"])
-def test_regularisation_is_part_of_the_loss(keras: Keras, tf: Any, stages: Any) -> None:
+@whole_or_cut
+def test_regularisation_is_part_of_the_loss(keras: Keras, tf: Any, config: RunConfig) -> None:
     """Weights of every stage, and of every layer in it, move by the gradient of their own regularizer."""
-    settings = {
-        "use_bias": False,
-        "kernel_initializer": tf.constant_initializer(2.0),
-        "kernel_regularizer": tf.keras.regularizers.L2(0.5),
-    }
-    with keras.scope(replace(PLAIN, stages=stages)):
-        model = tf.keras.Sequential([tf.keras.layers.Dense(1, **settings) for _ in range(3)])
-        model.build((None, 1))
-        if stages:
-            model.set_pipeline_stage_assignment(list(stages))
-            model.set_pipelining_options(4)
-        else:
-            model.set_gradient_accumulation_options(4)
-        model.compile(tf.keras.optimizers.SGD(0.125), "mse", steps_per_execution=4)
-        zeros = np.zeros((8, 1), np.float32)
-        model.fit(zeros, zeros, batch_size=1, shuffle=False, verbose=0)
+    layers = [keras.scale(2.0, kernel_regularizer=tf.keras.regularizers.L2(0.5)) for _ in range(3)]
+    model = keras.chained(config, layers, np.zeros(8), loss="mse")
 
     # Inputs of zero leave the regularizer alone: four times 2 * 0.5 * weight, times the rate, halves in each update.
-    weights = [weight.item() for weight in model.get_weights()]
-    check.equal(actual=weights, expected=[0.5] * 3, what="the weight of every layer after two updates")
+    check.equal(actual=scalars(model), expected=[0.5] * 3, what="the weight of every layer after two updates")
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("stages", [(), (0, 1, 1)], ids=["whole", "pipelined"])
-def test_outputs_of_layers_are_regularised(keras: Keras, tf: Any, stages: Any) -> None:
+@whole_or_cut
+def test_outputs_of_layers_are_regularised(keras: Keras, tf: Any, config: RunConfig) -> None:
     """What layers add to the loss for their outputs counts once for each micro-batch, whatever stage they are in."""
-    shares, starts = (0.5, 0.25, 0.125), (2.0, 4.0, 0.5)
-    with keras.scope(replace(PLAIN, stages=stages)):
-        layers = [
-            tf.keras.layers.Dense(
-                1,
-                use_bias=False,
-                kernel_initializer=tf.constant_initializer(start),
-                activity_regularizer=lambda outputs, share=share: share * tf.reduce_sum(outputs),
-            )
-            for start, share in zip(starts, shares)
-        ]
-        model = tf.keras.Sequential(layers)
-        model.build((None, 1))
-        if stages:
-            model.set_pipeline_stage_assignment(list(stages))
-            model.set_pipelining_options(4)
-        else:
-            model.set_gradient_accumulation_options(4)
-        model.compile(tf.keras.optimizers.SGD(0.125), lambda labels, outputs: 0.0 * outputs, steps_per_execution=4)
-        fed = np.array([[1.0], [0.5], [2.0], [0.25]], np.float32)
-        model.fit(fed, fed, batch_size=1, shuffle=False, verbose=0)
+    shares, starts, fed = (0.5, 0.25, 0.125), (2.0, 4.0, 0.5), [1.0, 0.5, 2.0, 0.25]
+    layers = [
+        keras.scale(start, activity_regularizer=lambda outputs, share=share: share * tf.reduce_sum(outputs))
+        for start, share in zip(starts, shares)
+    ]
+    model = keras.chained(config, layers, fed, loss=lambda labels, outputs: 0.0 * outputs)
 
     # The loss is x * a * (1/2 + b * (1/4 + c / 8)), and all micro-batches make one update.
-    (a, b, c), (first, second, third), total = starts, shares, float(fed.sum())
+    (a, b, c), (first, second, third) = starts, shares
     gradients = (first + b * (second + c * third), a * (second + c * third), a * b * third)
-    expected = [start - 0.125 * total * gradient for start, gradient in zip(starts, gradients)]
-    weights = [weight.item() for weight in model.get_weights()]
-    check.equal(actual=weights, expected=expected, what="the weight of every layer after one update")
+    expected = [start - 0.125 * sum(fed) * gradient for start, gradient in zip(starts, gradients)]
+    check.equal(actual=scalars(model), expected=expected, what="the weight of every layer after one update")

@@ -64,12 +64,6 @@ def test_metrics_are_reduced_as_asked(keras: Keras, method: str) -> None:
         check_mean_loss(history[name][0], times * want, times * bound, what)
 
 
-def test_an_unknown_metric_reduction_is_refused(keras: Keras) -> None:
-    """A word that is not a reduction is an error when it is set."""
-    with keras.scope(PLAIN), check.raises(ValueError, match="Cannot parse MEDIAN", what="the reduction MEDIAN"):
-        keras.build("sequential").set_replication_options("MEDIAN")
-
-
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize(("batches", "replicas"), [(7, 2), (7, 4), (5, 3)])
 def test_batches_that_fill_no_step_are_dropped(keras: Keras, said: Any, batches: int, replicas: int) -> None:

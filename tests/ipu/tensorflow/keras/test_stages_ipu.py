@@ -163,22 +163,6 @@ def test_a_summary_is_as_wide_as_asked(keras: Keras, length: int) -> None:
     check.equal(actual=sorted(rules), expected=["=" * length, "_" * length], what="the kinds of rules of the table")
 
 
-@pytest.mark.parametrize("stages", [(0, 0, 0, 1, 1, 1, 1), "0001111", [0.0] * 7, None], ids=str)
-def test_a_chain_takes_a_list_of_integers(keras: Keras, stages: Any) -> None:
-    """Anything but a list of integers is refused for a Sequential model."""
-    message = "`pipeline_stage_assignment`"
-    with keras.scope(CUT), check.raises(ValueError, match=message, what=f"the assignment {stages!r}"):
-        keras.build("sequential").set_pipeline_stage_assignment(stages)
-
-
-@pytest.mark.parametrize("number", [0, 6, 8])
-def test_a_chain_takes_a_stage_for_each_layer(keras: Keras, number: int) -> None:
-    """A list that is shorter or longer than the layers is refused."""
-    message = "does not match the number of layers"
-    with keras.scope(CUT), check.raises(ValueError, match=message, what=f"{number} stages for {len(LAYERS)} layers"):
-        keras.build("sequential").set_pipeline_stage_assignment([0] * number)
-
-
 @pytest.mark.parametrize("kind", ["functional", "subclassed"])
 @pytest.mark.parametrize("change", ["integers", "shorter", "foreign"])
 def test_a_graph_takes_its_own_assignment(keras: Keras, kind: str, change: str) -> None:
@@ -253,12 +237,3 @@ def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) ->
 
     with keras.scope(CUT), check.raises(RuntimeError, match="before it is built", what="a model that is not built"):
         Unbuilt().get_pipeline_stage_assignment()
-
-
-@pytest.mark.ipus(2)
-def test_a_device_mapping_has_an_entry_for_each_stage(keras: Keras) -> None:
-    """A mapping of another length is refused when the model is run."""
-    message = "device_mapping|Each stage must be mapped"
-    with keras.ready(CUT) as model, check.raises(ValueError, match=message, what="fit with a longer mapping"):
-        model.set_pipelining_options(4, device_mapping=[0, 1, 0])
-        model.fit(keras.dataset(CUT), verbose=0)
