@@ -1,10 +1,12 @@
-"""The programs of a workload's run, executed with the oracle's functions: what they make of its data.
+"""Runs of a workload, and their programs executed with the oracle's functions: what they make of its data.
 
 A program takes the elements of the data set in their order, and is executed until all are taken.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -13,12 +15,15 @@ import pytest
 from ipu_conformance import check, frameworks, interpreter
 from ipu_conformance.interpreter import ExecutionError, Outcome
 from ipu_conformance.ir import Graph
+from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
 
 RATE, METRICS = "learning_rate", ("total", "count")
 Elements = Sequence[Tuple[np.ndarray, ...]]
 Held = Mapping[str, np.ndarray]
 Told = Tuple[np.ndarray, Held]
 """The losses of epochs and the variables at the end."""
+Reference = Sequence[Tuple[np.ndarray, ArrayTolerance]]
+"""Losses of epochs, probabilities of the test set and final weights, each with the tolerance of a device's."""
 
 
 class Watched(NamedTuple):
@@ -33,6 +38,37 @@ def watched(train: Callable[[Callable[[Any], None]], Any]) -> Watched:
     programs: List[Any] = []
     result = train(lambda ran: programs.append(frameworks.ir("tensorflow", ran)))
     return Watched(result, tuple(programs))
+
+
+def run(workload: str, settings: Any) -> Watched:
+    """A run of a workload on the device, with its programs."""
+    train = importlib.import_module(f"ipu_conformance.workloads.{workload}.training").train
+    return watched(lambda watch: train(settings, native=False, watch=watch))
+
+
+def remembered(workload: str) -> Callable[[Any], Watched]:
+    """Runs on the device, one for all cases that only look at it."""
+    return functools.lru_cache(maxsize=None)(functools.partial(run, workload))
+
+
+def check_near(actual: Any, reference: Tuple[np.ndarray, ArrayTolerance], what: str) -> None:
+    """What the device gives is that of the reference."""
+    __tracebackhide__ = True
+    expected, tolerance = reference
+    check.close(actual=np.asarray(actual), expected=expected, tolerance=tolerance, what=what)
+
+
+def check_told(result: Any, told: Told, testing: Graph, tests: np.ndarray, names: List[str], noise: Reference) -> None:
+    """A run has the losses and weights that its program has told, and the probabilities of its program of tests."""
+    __tracebackhide__ = True
+    losses, end = told
+    classified = executed(testing, {name: end[name] for name in names}, [(each,) for each in tests])
+    expected = [losses, classified.outputs[left_by(testing)[0]], *(end[name] for name in names)]
+    actual = [result.losses, result.probabilities, *result.weights]
+    for what, value, values, (_, tolerance) in zip(
+        ["the loss of each epoch", "the probabilities", *names], actual, expected, noise
+    ):
+        check_near(value, (np.reshape(values, np.shape(value)), tolerance), what)
 
 
 def graph_of(program: Any) -> Graph:

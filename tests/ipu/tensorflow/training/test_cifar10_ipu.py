@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -24,12 +24,15 @@ from .dumped import (
     Held,
     Told,
     Watched,
+    check_near,
+    check_told,
     epochs,
     executed,
     graph_of,
     left_by,
+    remembered,
+    run,
     shared,
-    watched,
     weights_of,
 )
 
@@ -49,26 +52,11 @@ WAYS: Dict[str, Settings] = {
 
 def marks(settings: Settings) -> List[Any]:
     """What a way takes."""
-    estimated = settings.approach != "strategy"
-    return [
-        pytest.mark.ipus(settings.ipus),
-        *([pytest.mark.requires("tensorflow_estimator")] if estimated else []),
-    ]
+    estimated = [] if settings.approach == "strategy" else [pytest.mark.requires("tensorflow_estimator")]
+    return [pytest.mark.ipus(settings.ipus), *estimated]
 
 
 each_way = pytest.mark.parametrize("way", [pytest.param(word, marks=marks(each)) for word, each in WAYS.items()])
-
-
-def train(settings: Settings) -> Any:
-    """A run of the workload on the device."""
-    return run(settings).result
-
-
-def run(settings: Settings) -> Watched:
-    """A run of the workload on the device, with its programs."""
-    from ipu_conformance.workloads.keras_cifar10.training import train as running
-
-    return watched(lambda watch: running(settings, native=False, watch=watch))
 
 
 Runs = Callable[[Settings], Watched]
@@ -77,13 +65,7 @@ Runs = Callable[[Settings], Watched]
 @pytest.fixture(scope="session")
 def runs() -> Runs:
     """Runs on the device, one for all cases that only look at it."""
-    return functools.lru_cache(maxsize=None)(run)
-
-
-@pytest.fixture(scope="session")
-def trained(runs: Runs) -> Callable[[Settings], Any]:
-    """What these runs have given."""
-    return lambda settings: runs(settings).result
+    return remembered("keras_cifar10")
 
 
 def reordered(weights: Sequence[np.ndarray], seed: int, *, back: bool = False) -> List[np.ndarray]:
@@ -173,36 +155,26 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
 
 
 @each_way
-def test_the_device_trains_as_its_native_twin(trained: Any, way: str) -> None:
+def test_the_device_trains_as_its_native_twin(runs: Runs, way: str) -> None:
     """The loss of each epoch is that of plain TensorFlow on the same batches, from the same initial weights."""
-    expected, tolerance = noise()[0]
-
-    check.close(
-        actual=np.array(trained(WAYS[way]).losses),
-        expected=expected,
-        tolerance=tolerance,
-        what="the loss of each epoch",
-    )
+    check_near(runs(WAYS[way]).result.losses, noise()[0], "the loss of each epoch")
 
 
 @each_way
-def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> None:
+def test_the_device_classifies_as_its_native_twin(runs: Runs, way: str) -> None:
     """The probabilities of all test samples are those that plain TensorFlow's weights give after as many updates."""
-    expected, tolerance = noise()[1]
-    run = trained(WAYS[way])
+    result = runs(WAYS[way]).result
 
-    check.close(
-        actual=run.probabilities, expected=expected, tolerance=tolerance, what="the probabilities of the test set"
-    )
-    right = run.accuracy * SHORT.test_size
+    check_near(result.probabilities, noise()[1], "the probabilities of the test set")
+    right = result.accuracy * SHORT.test_size
     check.equal(actual=right, expected=round(right), what="the number of images that are recognised")
 
 
 @each_way
-def test_the_device_learns_the_weights_of_its_native_twin(trained: Any, way: str) -> None:
+def test_the_device_learns_the_weights_of_its_native_twin(runs: Runs, way: str) -> None:
     """An update is that of one batch, however replicas, micro-batches and stages share it."""
-    for number, (value, (expected, tolerance)) in enumerate(zip(trained(WAYS[way]).weights, noise()[2:])):
-        check.close(actual=value, expected=expected, tolerance=tolerance, what=f"weight {number} of the network")
+    for number, (value, reference) in enumerate(zip(runs(WAYS[way]).result.weights, noise()[2:])):
+        check_near(value, reference, f"weight {number} of the network")
 
 
 @each_way
@@ -213,19 +185,10 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
     initial, batches, tests = taken()
     names = weights_of(testing)
     held = {**dict(zip(names, initial)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
-    losses, end = TELLING.get(settings.approach, of_estimator)(
-        settings, training, held, shared(batches, settings.micro_batch)
-    )
-    parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
-    classified = executed(testing, {name: end[name] for name in names}, [(each,) for each in parts])
+    told = TELLING.get(settings.approach, of_estimator)(settings, training, held, shared(batches, settings.micro_batch))
 
-    probabilities = classified.outputs[left_by(testing)[0]]
-    rows = [(result.losses, losses), (result.probabilities, probabilities)]
-    rows += [(value, end[name]) for value, name in zip(result.weights, names)]
-    for number, ((returned, expected), (_, tolerance)) in enumerate(zip(rows, noise())):
-        what = ["the loss of each epoch", "the probabilities", *names][number]
-        values = np.reshape(expected, np.shape(returned))
-        check.close(actual=np.asarray(returned), expected=values, tolerance=tolerance, what=what)
+    parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
+    check_told(result, told, testing, parts, names, noise())
 
 
 def of_strategy(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
@@ -256,17 +219,17 @@ TELLING: Mapping[str, Callable[[Settings, Graph, Held, Elements], Told]] = {
 @pytest.mark.parametrize(
     "way",
     [
-        "strategy, one IPU",
-        *(pytest.param(way, marks=marks(WAYS[way])) for way in ("estimator, one IPU", "pipeline, two IPUs")),
+        pytest.param(way, marks=marks(WAYS[way]))
+        for way in ("strategy, one IPU", "estimator, one IPU", "pipeline, two IPUs")
     ],
 )
-def test_dropout_is_random_in_training_and_absent_in_tests(trained: Any, way: str) -> None:
+def test_dropout_is_random_in_training_and_absent_in_tests(runs: Runs, way: str) -> None:
     """Dropout changes the loss of the first update on; a seed makes it repeatable."""
     once = replace(WAYS[way], epochs=1, train_size=SHORT.batch_size)
-    first, again = (train(replace(once, dropout=True)) for _ in range(2))
+    first, again = (run("keras_cifar10", replace(once, dropout=True)).result for _ in range(2))
 
     check.equal(actual=again.losses, expected=first.losses, what="the losses of the same seed")
-    check.differs(actual=trained(once).losses, other=first.losses, what="the losses without dropout")
+    check.differs(actual=runs(once).result.losses, other=first.losses, what="the losses without dropout")
     check.identical(actual=again.probabilities, expected=first.probabilities, what="the probabilities of the test set")
 
 
@@ -278,16 +241,9 @@ CONVERGING: Dict[str, Settings] = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(each)) for name, each in CONVERGING.items()])
-def test_an_approach_converges_like_the_baseline(trained: Any, converges: Callable[[Verdict], None], name: str) -> None:
+def test_an_approach_converges_like_the_baseline(runs: Runs, converges: Callable[[Verdict], None], name: str) -> None:
     """The losses of a run lie in the band of the native runs, neither below nor above."""
-    converges(verdict(RECORDED, [trained(CONVERGING[name])]))
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.requires("tensorflow_estimator")
-def test_the_approaches_together_converge_like_the_baseline(trained: Any, converges: Callable[[Verdict], None]) -> None:
-    """The mean over the approaches, which do the same mathematics, lies in a narrower band."""
-    converges(verdict(RECORDED, [trained(settings) for settings in CONVERGING.values()]))
+    converges(verdict(RECORDED, [runs(CONVERGING[name]).result]))
 
 
 PIPELINED = [replace(CONVERGING["pipeline"], seed=seed) for seed in (CONVERGING["pipeline"].seed, 1010, 1011)]
@@ -296,6 +252,9 @@ PIPELINED = [replace(CONVERGING["pipeline"], seed=seed) for seed in (CONVERGING[
 
 @pytest.mark.ipus(2)
 @pytest.mark.requires("tensorflow_estimator")
-def test_pipelines_together_converge_like_the_baseline(trained: Any, converges: Callable[[Verdict], None]) -> None:
-    """The mean over pipelined runs of three seeds lies in a narrower band."""
-    converges(verdict(RECORDED, [trained(settings) for settings in PIPELINED]))
+@pytest.mark.parametrize("together", [CONVERGING.values(), PIPELINED], ids=["approaches", "pipelines"])
+def test_runs_together_converge_like_the_baseline(
+    runs: Runs, converges: Callable[[Verdict], None], together: Iterable[Settings]
+) -> None:
+    """The mean over the approaches, which do the same mathematics, or over three seeds lies in a narrower band."""
+    converges(verdict(RECORDED, [runs(settings).result for settings in together]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -11,21 +10,16 @@ import numpy as np
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance, from_runs
+from ipu_conformance.oracle.tolerance.runs import LEAST_RUNS, ArrayTolerance
 from ipu_conformance.workloads.keras_mnist import Settings
 from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
 
-from .dumped import RATE, Watched, epochs, executed, graph_of, left_by, shared, watched, weights_of
+from ...training import native_reference
+from .dumped import RATE, Watched, check_near, check_told, epochs, graph_of, remembered, run, shared, weights_of
 
 SHORT = Settings(
-    epochs=2,
-    steps_per_epoch=6,
-    steps_per_execution=3,
-    train_size=100,
-    test_size=40,
-    batch_size=12,
-    learning_rate=0.125,
+    epochs=2, steps_per_epoch=6, steps_per_execution=3, train_size=100, test_size=40, batch_size=12, learning_rate=0.125
 )
 """Two epochs of two executions each; they begin and end within a pass over the samples."""
 WAYS: Dict[str, Settings] = {
@@ -39,31 +33,13 @@ each_way = pytest.mark.parametrize(
 WEIGHTS = ("hidden kernel", "hidden bias", "output kernel", "output bias")
 
 
-def train(settings: Settings) -> Any:
-    """A run of the workload on the device."""
-    return run(settings).result
-
-
-def run(settings: Settings) -> Watched:
-    """A run of the workload on the device, with its programs."""
-    from ipu_conformance.workloads.keras_mnist.training import train as running
-
-    return watched(lambda watch: running(settings, native=False, watch=watch))
-
-
 Runs = Callable[[Settings], Watched]
 
 
 @pytest.fixture(scope="session")
 def runs() -> Runs:
     """Runs on the device, one for all cases that only look at it."""
-    return functools.lru_cache(maxsize=None)(run)
-
-
-@pytest.fixture(scope="session")
-def trained(runs: Runs) -> Callable[[Settings], Any]:
-    """What these runs have given."""
-    return lambda settings: runs(settings).result
+    return remembered("keras_mnist")
 
 
 @functools.lru_cache(maxsize=None)
@@ -83,7 +59,7 @@ def inputs() -> Tuple[Any, ...]:
     return weights, batches, tests.reshape(SHORT.test_size, -1)
 
 
-def specified(dtype: str, order: int = -1) -> Dict[str, np.ndarray]:
+def specified(dtype: str, order: int = -1) -> List[np.ndarray]:
     """The run in plain NumPy in a precision: two layers, their gradients and SGD.
 
     With an order of pixels and hidden units the mathematics stays the same and the roundings do not.
@@ -119,56 +95,35 @@ def specified(dtype: str, order: int = -1) -> Dict[str, np.ndarray]:
         bias = bias - rate * inner.sum(axis=0)
     _, probabilities = forward(tests.astype(dtype)[:, pixels])
     back, straight = np.argsort(pixels), np.argsort(units)
-    arrays = (kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias)
-    return {
-        "losses": np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1).astype(np.float64),
-        "probabilities": probabilities.astype(np.float64),
-        **{name: value.astype(np.float64) for name, value in zip(WEIGHTS, arrays)},
-    }
+    means = np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1)
+    weights = kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias
+    return [value.astype(np.float64) for value in (means, probabilities, *weights)]
 
 
 @functools.lru_cache(maxsize=None)
-def noise() -> Dict[str, Tuple[np.ndarray, ArrayTolerance]]:
-    """What a run gives in float64, each with the tolerance that float32 needs."""
-    exact, plain = specified("float64"), specified("float32")
-    runs = [specified("float32", order) for order in range(LEAST_RUNS)]
-    how = f"float32, {LEAST_RUNS} NumPy runs with pixels and hidden units in other orders"
-    allowed = from_runs(exact, runs, plain, how)
-    return {name: (value, allowed[name]) for name, value in exact.items()}
+def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
+    """Losses, final probabilities and final weights in float64, each with the tolerance that float32 needs."""
+    others = [specified("float32", order) for order in range(LEAST_RUNS)]
+    return native_reference(specified("float64"), specified("float32"), others, "pixels and hidden units")
 
 
 @each_way
-def test_the_loss_of_an_epoch_is_the_mean_over_its_samples(trained: Any, way: str) -> None:
+def test_the_loss_of_an_epoch_is_the_mean_over_its_samples(runs: Runs, way: str) -> None:
     """The losses that are printed are those of all steps and all replicas of an epoch."""
-    expected, tolerance = noise()["losses"]
-
-    check.close(
-        actual=np.array(trained(WAYS[way]).losses),
-        expected=expected,
-        tolerance=tolerance,
-        what="the loss of each epoch",
-    )
+    check_near(runs(WAYS[way]).result.losses, noise()[0], "the loss of each epoch")
 
 
 @each_way
-def test_the_device_learns_the_weights_of_its_native_twin(trained: Any, way: str) -> None:
+def test_the_device_learns_the_weights_of_its_native_twin(runs: Runs, way: str) -> None:
     """An update is that of one batch, however many replicas share it."""
-    for name, value in zip(WEIGHTS, trained(WAYS[way]).weights):
-        expected, tolerance = noise()[name]
-        check.close(actual=value, expected=expected, tolerance=tolerance, what=f"the {name}")
+    for name, value, reference in zip(WEIGHTS, runs(WAYS[way]).result.weights, noise()[2:]):
+        check_near(value, reference, f"the {name}")
 
 
 @each_way
-def test_the_device_classifies_as_its_native_twin(trained: Any, way: str) -> None:
+def test_the_device_classifies_as_its_native_twin(runs: Runs, way: str) -> None:
     """All test samples come back in their order, with the probabilities that the trained weights give them."""
-    expected, tolerance = noise()["probabilities"]
-
-    check.close(
-        actual=trained(WAYS[way]).probabilities,
-        expected=expected,
-        tolerance=tolerance,
-        what="the probabilities of the test set",
-    )
+    check_near(runs(WAYS[way]).result.probabilities, noise()[1], "the probabilities of the test set")
 
 
 @each_way
@@ -183,58 +138,48 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
     held = {**dict(zip(names, weights)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
     told = list(epochs(training, held, elements, settings.epochs))
 
-    end = told[-1].variables[0]
-    parts = tests.reshape(-1, settings.test_batch, 28, 28, 1)
-    classified = executed(testing, {name: end[name] for name in names}, [(each,) for each in parts])
     accuracies, losses = (np.array([each.outputs[name][-1, 0, 0] for each in told]) for name in training.outputs[:2])
-    probabilities = classified.outputs[left_by(testing)[0]]
     check.identical(
         actual=np.array(result.training_accuracies, np.float32),
         expected=accuracies.astype(np.float32),
         what="the share that is recognised in each epoch",
     )
-    rows = {"losses": (result.losses, losses), "probabilities": (result.probabilities, probabilities)}
-    rows.update((key, (value, end[name])) for key, value, name in zip(WEIGHTS, result.weights, names))
-    for key, (returned, expected) in rows.items():
-        tolerance = noise()[key][1]
-        values = expected.reshape(np.shape(returned))
-        check.close(actual=np.asarray(returned), expected=values, tolerance=tolerance, what=f"the {key}")
+    parts = tests.reshape(-1, settings.test_batch, 28, 28, 1)
+    check_told(result, (losses, told[-1].variables[0]), testing, parts, names, noise())
 
 
-def test_the_length_of_an_execution_changes_no_bit(trained: Any) -> None:
+def check_same(actual: Any, expected: Any) -> None:
+    """Two runs have the same losses and weights."""
+    __tracebackhide__ = True
+    check.equal(actual=actual.losses, expected=expected.losses, what="the losses of epochs")
+    for name, value, other in zip(WEIGHTS, actual.weights, expected.weights):
+        check.identical(actual=value, expected=other, what=f"the {name}")
+
+
+def test_the_length_of_an_execution_changes_no_bit(runs: Runs) -> None:
     """However many steps the device takes on its own, the weights and the losses of epochs are the same."""
-    first, *others = (trained(replace(SHORT, steps_per_execution=steps)) for steps in (3, 1, 6))
-
-    for other in others:
-        check.equal(actual=other.losses, expected=first.losses, what="the losses of epochs")
-        for name, value, expected in zip(WEIGHTS, other.weights, first.weights):
-            check.identical(actual=value, expected=expected, what=f"the {name}")
+    for steps in (1, 6):
+        check_same(runs(replace(SHORT, steps_per_execution=steps)).result, runs(SHORT).result)
 
 
-def test_a_seed_makes_a_run_repeatable(trained: Any) -> None:
+def test_a_seed_makes_a_run_repeatable(runs: Runs) -> None:
     """The same seed gives the same bits; another one does not."""
-    again, other = train(SHORT), train(replace(SHORT, seed=SHORT.seed + 1))
+    again, other = (run("keras_mnist", replace(SHORT, seed=seed)).result for seed in (SHORT.seed, SHORT.seed + 1))
 
-    check.equal(actual=again.losses, expected=trained(SHORT).losses, what="the losses of the same seed")
+    check_same(again, runs(SHORT).result)
     check.differs(actual=other.losses, other=again.losses, what="the losses of another seed")
-    for name, value, expected in zip(WEIGHTS, again.weights, trained(SHORT).weights):
-        check.identical(actual=value, expected=expected, what=f"the {name}")
-
-
-def blind_loss(labels: np.ndarray) -> float:
-    """The mean loss of the best model that does not look at the images: the entropy of the labels."""
-    shares: List[float] = list(np.bincount(labels) / len(labels))
-    return -sum(share * math.log(share) for share in shares if share)
 
 
 def test_the_workload_converges_like_its_baseline() -> None:
     """The losses of runs with new seeds lie in the band of the native runs, neither below nor above; they learn."""
     from ipu_conformance.data import load
 
-    runs = [train(replace(RECORDED.settings, seed=seed)) for seed in (1000, 1001, 1002)]
+    runs = [run("keras_mnist", replace(RECORDED.settings, seed=seed)).result for seed in (1000, 1001, 1002)]
     band = verdict(RECORDED, runs)
 
     check.holds(band.passed, band.sentence)
     labels = load(RECORDED.settings.data, train=RECORDED.settings.train_size, test=0).train.labels
-    last, blind = max(run.losses[-1] for run in runs), blind_loss(labels)
+    # The best model that does not look at the images has the entropy of the labels.
+    shares = np.unique(labels, return_counts=True)[1] / len(labels)
+    last, blind = max(each.losses[-1] for each in runs), float(-(shares * np.log(shares)).sum())
     check.holds(last < blind, f"a run ends at a loss of {last}, and a blind model at {blind}")
