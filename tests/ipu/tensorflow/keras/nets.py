@@ -141,7 +141,7 @@ class Keras:
     def scale(self, start: float = 1.0, **settings: Any) -> Any:
         """A layer of one weight."""
         initial = self.tf.constant_initializer(start)
-        return self.tf.keras.layers.Dense(1, use_bias=False, kernel_initializer=initial, **settings)
+        return self.tf.keras.layers.Dense(1, kernel_initializer=initial, **{"use_bias": False, **settings})
 
     def stage_of(self, stages: Sequence[int], number: int) -> Any:
         """The scope of the stage of one layer, if there are stages."""
@@ -239,9 +239,10 @@ class Keras:
     def chained(self, config: RunConfig, layers: Sequence[Any], x: Any, y: Any = None, **settings: Any) -> Any:
         """A chain of layers after a fit on samples one by one, in their order; the settings are those of ``compile``.
 
-        The loss is the output, the rate 1/8 and the label the sample itself where there are no others.
+        The loss is the output, the rate 1/8 and the label the sample itself where there are no others. An optimizer is
+        made in the scope.
         """
-        more = settings.pop("options", {})
+        more, optimizer = settings.pop("options", {}), settings.pop("optimizer", lambda: None)
         x = np.asarray(x, np.float32).reshape(-1, 1)
         with self.scope(config):
             model = self.tf.keras.Sequential(layers)
@@ -249,7 +250,7 @@ class Keras:
             if config.stages:
                 model.set_pipeline_stage_assignment(list(config.stages))
             self.options(model, config, **more)
-            self.compile(model, config, **{"loss": outputs_alone, **settings})
+            self.compile(model, config, optimizer=optimizer(), **{"loss": outputs_alone, **settings})
             model.fit(x, x if y is None else y, batch_size=1, shuffle=False, verbose=0)
         return model
 

@@ -5,8 +5,9 @@ The model is one weight whose loss is its product with the input: a gradient is 
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ipu_conformance import check
 
 from ..device_programs import Device
+from .nets import PLAIN, Keras, scalars
 
 RATE, MOMENTUM, START = 0.125, 0.5, 1.0
 STEPS = 4
@@ -40,45 +42,41 @@ def descent(gradients: Sequence[float]) -> float:
 
 
 @pytest.fixture
-def fit(tf: Any, ipu: Any, configure: Callable[..., Any]) -> Callable[..., Any]:
+def fit(keras: Keras, optimizers: Any) -> Callable[..., Any]:
     """Fits the weight with a wrapped optimizer, one step for each of the replicas' inputs; the model."""
 
     def fitted(
-        wrap: Callable[[Any], Any],
+        wrap: Callable[[Any, Any, Any], Any],
         replicas: int = 1,
         stages: Sequence[int] = (),
-        dtype: Optional[str] = None,
         legacy: bool = False,
-        feed: Optional[Sequence[float]] = None,
-        bias: bool = False,
+        feed: Sequence[float] = (),
+        **settings: Any,
     ) -> Any:
         values = feed or inputs(STEPS * replicas)
-        configure(replicas * (len(stages) or 1))
-        with ipu.ipu_strategy.IPUStrategy().scope():
-            layer = tf.keras.layers.Dense(
-                1, use_bias=bias, kernel_initializer="ones", bias_initializer="ones", dtype=dtype
-            )
-            last = [tf.keras.layers.Lambda(lambda x: x)] if stages else []
-            model = tf.keras.Sequential([layer, *last])
-            model.build((None, 1))
-            if stages:
-                model.set_pipeline_stage_assignment(list(stages))
-                model.set_pipelining_options(gradient_accumulation_steps_per_replica=len(values) // replicas)
-            owner = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
-            optimizer = wrap(owner.SGD(RATE, momentum=MOMENTUM))
-            model.compile(optimizer, loss=lambda labels, outputs: outputs, steps_per_execution=len(values) // replicas)
-            column = np.array(values, dtype or np.float32)[:, np.newaxis]
-            data = tf.data.Dataset.from_tensor_slices((column, column)).batch(1, drop_remainder=True)
-            model.fit(data, verbose=0)
-        return model
+        counts = (1, len(values) // replicas) if stages else (len(values) // replicas, 1)
+        config = PLAIN.with_counts(*counts, replicas, stages=tuple(stages))
+        layers = [keras.scale(START, bias_initializer="ones", **settings)]
+        layers += [keras.tf.keras.layers.Lambda(lambda x: x)] if stages else []
+
+        def optimizer() -> Any:
+            inner = generation(keras.tf, legacy).SGD(RATE, momentum=MOMENTUM)
+            return wrap(keras.tf, optimizers, inner)
+
+        return keras.chained(config, layers, values, optimizer=optimizer)
 
     return fitted
+
+
+def generation(tf: Any, legacy: bool) -> Any:
+    """Keras' optimizers of a generation."""
+    return tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
 
 
 def check_descent(model: Any, gradients: Sequence[float]) -> None:
     """The weight is that after updates with these gradients, and the optimizer has counted them."""
     __tracebackhide__ = True
-    found = float(model.get_weights()[0][0, 0]), int(model.optimizer.iterations)
+    found = scalars(model)[0], int(model.optimizer.iterations)
     expected = descent(gradients), len(gradients)
     check.equal(actual=found, expected=expected, what="the weight and the optimizer's count of updates")
 
@@ -88,36 +86,69 @@ def over_replicas(replicas: int, steps: int = STEPS) -> List[float]:
     return [float(sum(step)) for step in np.reshape(inputs(steps * replicas), (steps, replicas))]
 
 
+class Way(NamedTuple):
+    """How an optimizer is wrapped, settings of the fit, and what is applied of gradients."""
+
+    wrap: Callable[[Any, Any, Any], Any]
+    settings: Mapping[str, Any] = {}
+    applied: Callable[[List[float]], List[float]] = lambda gradients: gradients
+
+
+def by_keras(tf: Any, optimizers: Any, inner: Any) -> Any:
+    """Keras' own scaling of the loss."""
+    return tf.keras.mixed_precision.LossScaleOptimizer(inner, dynamic=False, initial_scale=8)
+
+
+def scaled(tf: Any, optimizers: Any, inner: Any) -> Any:
+    """The vendor's scaling of the loss."""
+    return optimizers.ALSOptimizer(inner, 64)
+
+
+def doubled(gradient: Any, variable: Any) -> Any:
+    """Twice a gradient, which comes with its variable."""
+    return gradient * 2 if tuple(variable.shape) == (1, 1) else gradient * 0
+
+
+GENERATIONS = {"new": False, "legacy": True}
+WAYS = {
+    **{f"keras-scales-{word}-{replicas}": Way(by_keras, {"legacy": legacy, "replicas": replicas})
+       for word, legacy in GENERATIONS.items() for replicas in (1, 2)},
+    **{f"IpuOptimizer-{word}": Way(lambda tf, optimizers, inner: optimizers.IpuOptimizer(inner), {"legacy": legacy})
+       for word, legacy in GENERATIONS.items()},
+    # The mean over replicas of what fit has added up is the sum.
+    **{f"CrossReplicaOptimizer-{word}-{replicas}": Way(
+        lambda tf, optimizers, inner: optimizers.CrossReplicaOptimizer(inner),
+        {"legacy": GENERATIONS[word], "replicas": replicas})
+       for word, replicas in (("new", 1), ("legacy", 1), ("new", 3))},
+    "mapped": Way(lambda tf, optimizers, inner: optimizers.MapGradientOptimizer(inner, doubled),
+                  applied=lambda gradients: [2 * value for value in gradients]),
+    **{f"scaled-{replicas}": Way(scaled, {"replicas": replicas}) for replicas in (1, 2)},
+    **{f"scaled-pipelined-{replicas}": Way(scaled, {"replicas": replicas, "stages": (0, 1)},
+                                           lambda gradients: [sum(gradients)]) for replicas in (1, 2)},
+    # Gradients are those of the scaled loss until the scaling optimizer gets them.
+    "mapped-outside-scaled": Way(
+        lambda *given: given[1].MapGradientOptimizer(scaled(*given), lambda gradient, _: gradient - 16),
+        applied=lambda gradients: [value - 16 / 64 for value in gradients]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, name: str) -> None:
+    """A wrapped optimizer of either generation applies what the wrapper makes of gradients, on replicas their sums.
+
+    Scaling the loss by a power of two changes no bit of an update.
+    """
+    wrap, settings, applied = WAYS[name]
+
+    check_descent(fit(wrap, **settings), applied(over_replicas(settings.get("replicas", 1))))
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
-def test_keras_may_scale_the_loss(tf: Any, fit: Any, legacy: bool, replicas: int) -> None:
-    """Keras' LossScaleOptimizer is taken in a strategy's scope, and scaling by a power of two changes no update."""
-
-    def scaled(optimizer: Any) -> Any:
-        return tf.keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=8)
-
-    check_descent(fit(scaled, replicas, legacy=legacy), over_replicas(replicas))
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_optimizers_of_tensorflow_1_train(tf: Any, fit: Any, replicas: int) -> None:
+def test_optimizers_of_tensorflow_1_train(fit: Any, replicas: int) -> None:
     """An optimizer of TensorFlow 1 trains a Keras model, with the sums over replicas."""
-    model = fit(lambda optimizer: tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM), replicas)
+    model = fit(lambda tf, optimizers, inner: tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM), replicas)
 
-    weight = float(model.get_weights()[0][0, 0])
-    check.equal(actual=weight, expected=descent(over_replicas(replicas)), what="the weight")
-
-
-@pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
-@pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer"])
-def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, optimizers: Any, name: str, legacy: bool) -> None:
-    """On one replica a wrapped optimizer does what it does alone, whichever generation it is of."""
-    check_descent(fit(getattr(optimizers, name), legacy=legacy), inputs(STEPS))
-
-
-def test_a_fit_on_replicas_stays_a_sum(fit: Any, optimizers: Any) -> None:
-    """The mean over replicas of what ``fit`` has added up is the sum."""
-    check_descent(fit(optimizers.CrossReplicaOptimizer, replicas=3), over_replicas(3))
+    check.equal(actual=scalars(model), expected=[descent(over_replicas(replicas))], what="the weight")
 
 
 def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimizers: Any) -> None:
@@ -137,40 +168,31 @@ def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimize
     check.equal(actual=float(weight), expected=START - RATE * 2.5, what="the weight after gradients of 1, 2, 3 and 4")
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-@pytest.mark.parametrize("method", ["SUM", "MEAN", "RUNNING_MEAN"])
-def test_gradients_are_accumulated(fit: Any, optimizers: Any, method: str, replicas: int) -> None:
-    """The wrapped optimizer updates once for four mini-batches, with the sum or the mean of their gradients."""
+def accumulated(tf: Any, optimizers: Any, inner: Any, method: str) -> Any:
+    """An optimizer that updates once for four mini-batches."""
+    inner = optimizers.CrossReplicaOptimizer(inner)
+    return optimizers.GradientAccumulationOptimizer(inner, 4, reduction_method=method)
 
-    def wrap(inner: Any) -> Any:
-        inner = optimizers.CrossReplicaOptimizer(inner)
-        return optimizers.GradientAccumulationOptimizer(inner, 4, reduction_method=method)
+
+def scaled_and_accumulated(*given: Any, method: str) -> Any:
+    """The same with gradients of the scaled loss, which are applied as those of the loss."""
+    return given[1].ALSGradientAccumulationOptimizer(scaled(*given), 4, reduction_method=method)
+
+
+@pytest.mark.parametrize(("wrap", "method", "replicas"), [
+    *((accumulated, method, replicas) for method in ("SUM", "MEAN", "RUNNING_MEAN") for replicas in (1, 2)),
+    *((scaled_and_accumulated, method, 3) for method in ("SUM", "MEAN")),
+])  # fmt: skip
+def test_gradients_are_accumulated(fit: Any, wrap: Any, method: str, replicas: int) -> None:
+    """The wrapped optimizer updates once for four mini-batches, with the sum or the mean of their gradients."""
+    wrap = functools.partial(wrap, method=method)
+    model = fit(wrap, replicas=replicas, feed=inputs(12 * replicas), use_bias=True)
 
     shares = 1 if method == "SUM" else 4
     reduced = np.reshape(over_replicas(replicas, 12), (3, 4)).sum(1) / shares
-    model = fit(wrap, replicas=replicas, feed=inputs(12 * replicas), bias=True)
     check_descent(model, reduced.tolist())
     # The gradient of the bias is 1 for every mini-batch of every replica.
-    expected = descent([4 * replicas / shares] * 3)
-    check.equal(actual=float(model.get_weights()[1][0]), expected=expected, what="the bias")
-
-
-@pytest.mark.parametrize("method", ["SUM", "MEAN"])
-def test_scaled_gradients_are_accumulated(fit: Any, optimizers: Any, method: str) -> None:
-    """Gradients of the scaled loss are accumulated, and applied as those of the loss once for four mini-batches."""
-    replicas, shares = 3, 1 if method == "SUM" else 4
-
-    def wrap(inner: Any) -> Any:
-        return optimizers.ALSGradientAccumulationOptimizer(
-            optimizers.ALSOptimizer(inner, 64), 4, reduction_method=method
-        )
-
-    model = fit(wrap, replicas=replicas, feed=inputs(12 * replicas), bias=True)
-
-    reduced = np.reshape(over_replicas(replicas, 12), (3, 4)).sum(1) / shares
-    check_descent(model, reduced.tolist())
-    bias = float(model.get_weights()[1][0])
-    check.equal(actual=bias, expected=descent([4 * replicas / shares] * 3), what="the bias")
+    check.equal(actual=scalars(model)[1], expected=descent([4 * replicas / shares] * 3), what="the bias")
 
 
 MADE = {
@@ -198,63 +220,21 @@ def test_an_optimizer_may_be_made_with_its_scaling(optimizers: Any, name: str) -
         check.equal(actual=float(made.decrease_factor), expected=0.25, what="decrease_factor")
 
 
-def test_gradients_are_mapped(fit: Any, optimizers: Any) -> None:
-    """What a function makes of a gradient and its variable is applied."""
-    seen = []
-
-    def doubled(gradient: Any, variable: Any) -> Any:
-        seen.append(tuple(variable.shape))
-        return gradient * 2
-
-    model = fit(lambda inner: optimizers.MapGradientOptimizer(inner, doubled))
-
-    check_descent(model, [2 * value for value in inputs(STEPS)])
-    check.equal(actual=set(seen), expected={(1, 1)}, what="the shapes of the variables that were mapped")
-
-
-@pytest.mark.parametrize("stages", [(), (0, 1)], ids=["stages0", "stages1"])
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_a_scaled_loss_leaves_the_same_weights(fit: Any, optimizers: Any, replicas: int, stages: Sequence[int]) -> None:
-    """A loss that is scaled by a power of two leaves the bits of one that is not, in pipelines too."""
-    model = fit(lambda inner: optimizers.ALSOptimizer(inner, 64), replicas=replicas, stages=stages)
-
-    gradients = over_replicas(replicas)
-    check_descent(model, [sum(gradients)] if stages else gradients)
-
-
-def test_a_wrapper_outside_sees_gradients_of_the_scaled_loss(fit: Any, optimizers: Any) -> None:
-    """Gradients are those of the scaled loss until the scaling optimizer gets them."""
-
-    def wrap(inner: Any) -> Any:
-        return optimizers.MapGradientOptimizer(optimizers.ALSOptimizer(inner, 64), lambda gradient, _: gradient - 16)
-
-    check_descent(fit(wrap), [value - 16 / 64 for value in inputs(STEPS)])
-
-
-@pytest.mark.parametrize(
-    ("dtype", "inputs_", "factor"),
-    [
-        ("float32", inputs(STEPS), 8 * 2**STEPS),
-        ("float16", inputs(STEPS), 8 * 2**STEPS),
-        ("float16", [2.0**12] * STEPS, 1),
-    ],
-    ids=["float32 grows", "small grows", "large shrinks"],
-)
-def test_the_factor_follows_gradients_in_float16(
-    fit: Any, optimizers: Any, dtype: str, inputs_: List[float], factor: float
-) -> None:
+@pytest.mark.parametrize(("dtype", "feed", "factor"), [
+    ("float32", inputs(STEPS), 8 * 2**STEPS), ("float16", inputs(STEPS), 8 * 2**STEPS), ("float16", [2.0**12] * 3, 1),
+], ids=["float32 grows", "small grows", "large shrinks"])  # fmt: skip
+def test_the_factor_follows_gradients_in_float16(fit: Any, dtype: str, feed: List[float], factor: float) -> None:
     """With every update the factor is doubled, or halved where gradients in float16 exceed the edge.
 
     Gradients of 4096 times 8, 4 and 2 reach the edge of 8192: the factor is 1 after three updates, and grows and
     shrinks after that. Where no gradient is in float16 none is too large.
     """
-    updates = STEPS if factor != 1 else 3
     model = fit(
-        lambda inner: optimizers.ALSOptimizer(inner, 8, update_frequency=1), dtype=dtype, feed=inputs_[:updates]
+        lambda tf, optimizers, inner: optimizers.ALSOptimizer(inner, 8, update_frequency=1), dtype=dtype, feed=feed
     )
 
     found = float(model.optimizer.loss_scaling_factor)
-    check.equal(actual=found, expected=factor, what=f"the loss_scaling_factor after {updates} updates")
+    check.equal(actual=found, expected=factor, what=f"the loss_scaling_factor after {len(feed)} updates")
     model.optimizer.reset()
     check.equal(actual=float(model.optimizer.loss_scaling_factor), expected=8, what="the factor after a reset")
 
@@ -290,17 +270,22 @@ class Scaled:
         return seen
 
 
+@pytest.fixture
+def scaling(tf: Any, strategy: Any, optimizers: Any) -> Callable[..., Scaled]:
+    """Makes the weights and their optimizer with settings."""
+    return functools.partial(Scaled, tf, strategy, optimizers)
+
+
 SHOWN = "the factor, the one before, the updates, and the elements below and above the edge, by update"
 
 
-def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimizers: Any) -> None:
+def test_what_was_counted_can_be_read_and_reset(scaling: Any) -> None:
     """An optimizer shows what it has counted since its factor may have changed, and a reset forgets that, too.
 
     Three of four elements stay below the edge, and the factor grows where at most a half reaches it. Gradients of 1
     are divided by the factor of their own update.
     """
-    device = Scaled(tf, strategy, optimizers, initial_loss_scaling_factor=2, update_frequency=3, increase_factor=4,
-                    ratio_threshold=0.5)  # fmt: skip
+    device = scaling(initial_loss_scaling_factor=2, update_frequency=3, increase_factor=4, ratio_threshold=0.5)
     seen = device.after(2)
     shares, moved = np.asarray(device.optimizer.normalized_histogram).tolist(), device.small.numpy().tolist()
     device.optimizer.reset()
@@ -312,9 +297,9 @@ def test_what_was_counted_can_be_read_and_reset(tf: Any, strategy: Any, optimize
     check.equal(actual=moved, expected=[1 - 2.0**-6 * (2 / 2)] * 3, what="the small weights after two updates")
 
 
-def test_the_factor_changes_after_some_updates(tf: Any, strategy: Any, optimizers: Any) -> None:
+def test_the_factor_changes_after_some_updates(scaling: Any) -> None:
     """With a frequency of three the factor first changes with the fourth update, which counts all of them."""
-    device = Scaled(tf, strategy, optimizers, initial_loss_scaling_factor=2, update_frequency=3, ratio_threshold=0.5)
+    device = scaling(initial_loss_scaling_factor=2, update_frequency=3, ratio_threshold=0.5)
 
     expected = [[2, 2, 1, 3, 1], [2, 2, 2, 6, 2], [2, 2, 3, 9, 3], [4, 2, 0, 0, 0], [4, 2, 1, 3, 1]]
     check.equal(actual=device.after(5), expected=expected, what=SHOWN)
@@ -328,10 +313,10 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_a_factor_stays_within_its_bounds(tf: Any, strategy: Any, optimizers: Any, name: str) -> None:
+def test_a_factor_stays_within_its_bounds(scaling: Any, name: str) -> None:
     """A change that would lead to the maximum, or below 1, is left out; the factor before it stays known."""
     settings, factors, before = BOUNDS[name]
-    device = Scaled(tf, strategy, optimizers, initial_loss_scaling_factor=2, update_frequency=1, **settings)
+    device = scaling(initial_loss_scaling_factor=2, update_frequency=1, **settings)
     seen = device.after(4)
 
     check.equal(actual=[each[0] for each in seen], expected=factors[1:], what="loss_scaling_factor, by update")
@@ -340,43 +325,52 @@ def test_a_factor_stays_within_its_bounds(tf: Any, strategy: Any, optimizers: An
     check.equal(actual=device.small.numpy().tolist(), expected=moved, what="the weights whose scaled gradient is 1")
 
 
-@pytest.mark.parametrize("alone", [False, True], ids=["too", "only"])
-def test_captured_gradients_are_counted(tf: Any, strategy: Any, optimizers: Any, alone: bool) -> None:
-    """Gradients of activations that an update is given are counted too, or they alone: two of six are large."""
-    device = Scaled(tf, strategy, optimizers, update_frequency=4, captured_grads_only=alone)
-    large = tf.constant([1.0, -(2.0**14), 2.0, 2.0**13], tf.float16)
-    seen = device.after(2, {"one": [large], "two": [tf.zeros(2, tf.float16), tf.fill(7, 2.0**20)]})
+COUNTED = {
+    "too": ({"captured_grads_only": False}, [[3 + 4, 1 + 2], [6 + 8, 2 + 4]]),
+    "only": ({"captured_grads_only": True}, [[4, 2], [8, 4]]),
+    "filtered": ({"lpf_alpha": 0.75}, [[0.75, 0.25], [1.5, 0.5], [2.25, 0.75]]),
+}
+"""Settings, and the elements below and above the edge by update: of four own ones, and of six captured ones."""
 
-    own = [0, 0] if alone else [3, 1]
-    counts = [[turn * (own[0] + 4), turn * (own[1] + 2)] for turn in (1, 2)]
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_captured_gradients_are_counted(tf: Any, scaling: Any, name: str) -> None:
+    """Gradients of activations that an update is given are counted too, or they alone: two of six are large.
+
+    With ``lpf_alpha`` a histogram keeps what it has, and takes the rest of one with the new elements.
+    """
+    settings, counts = COUNTED[name]
+    large = tf.constant([1.0, -(2.0**14), 2.0, 2.0**13], tf.float16)
+    captured = {"one": [large], "two": [tf.zeros(2, tf.float16), tf.fill(7, 2.0**20)]}
+    seen = scaling(update_frequency=4, **settings).after(len(counts), captured if name in ("too", "only") else None)
+
     check.equal(actual=[each[3:] for each in seen], expected=counts, what="the elements below and above the edge")
 
 
-def test_a_filter_takes_a_share_of_what_is_new(tf: Any, strategy: Any, optimizers: Any) -> None:
-    """With ``lpf_alpha`` a histogram keeps what it has, and takes the rest of one with the new elements."""
-    device = Scaled(tf, strategy, optimizers, update_frequency=4, lpf_alpha=0.75)
-
-    counts = [[0.75, 0.25], [1.5, 0.5], [2.25, 0.75]]
-    check.equal(actual=[each[3:] for each in device.after(3)], expected=counts, what="the histogram by update")
-
-
+NO_OPTIMIZER = "pass a Keras optimizer"
 REFUSED = {
-    "initial_loss_scaling_factor": 3, "increase_factor": 6, "max_loss_scaling_factor": 1000, "update_frequency": 0,
-    "ratio_threshold": 1.0,
+    **{name: ("ALSOptimizer", {name: value}, name) for name, value in (
+        ("initial_loss_scaling_factor", 3), ("increase_factor", 6), ("max_loss_scaling_factor", 1000),
+        ("update_frequency", 0), ("ratio_threshold", 1.0))},
+    # A first factor that would reach the maximum when it is increased.
+    "half-the-maximum": ("ALSOptimizer", {"initial_loss_scaling_factor": 16, "max_loss_scaling_factor": 32},
+                         "max_loss_scaling_factor"),
+    **{f"num_mini_batches-{number}": ("GradientAccumulationOptimizer", {"num_mini_batches": number}, "num_mini_batches")
+       for number in (0, -1, True)},
+    **{f"{name}-of-a-word": (name, {}, NO_OPTIMIZER) for name in (
+        "IpuOptimizer", "CrossReplicaOptimizer", "ALSOptimizer")},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_scalings_that_cannot_work_are_refused(tf: Any, optimizers: Any, name: str) -> None:
-    """Factors are powers of two, an update frequency is positive, and a threshold lies between 0 and 1."""
-    with check.raises(ValueError, match=name, what=f"an ALSOptimizer with {name}={REFUSED[name]}"):
-        optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), **{name: REFUSED[name]})
+def test_wrappers_that_cannot_work_are_refused(tf: Any, optimizers: Any, name: str) -> None:
+    """Factors are powers of two, numbers of updates and mini-batches positive, and a threshold between 0 and 1.
 
-
-def test_a_factor_can_grow_once(tf: Any, optimizers: Any) -> None:
-    """A first factor that would reach the maximum when it is increased is refused."""
-    with check.raises(ValueError, match="max_loss_scaling_factor", what="a first factor of half the maximum"):
-        optimizers.ALSOptimizer(tf.keras.optimizers.SGD(), 16, max_loss_scaling_factor=32)
+    What is not a Keras optimizer is not wrapped.
+    """
+    wrapper, settings, message = REFUSED[name]
+    with check.raises(ValueError, match=message, what=f"{wrapper} with {settings} ({name})"):
+        getattr(optimizers, wrapper)("sgd" if message == NO_OPTIMIZER else tf.keras.optimizers.SGD(), **settings)
 
 
 @pytest.mark.parametrize("device", ["function"], indirect=True)
@@ -413,7 +407,7 @@ def test_the_learning_rate_is_that_of_the_wrapped(tf: Any, optimizers: Any) -> N
 @pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
 def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any, legacy: bool) -> None:
     """A configuration holds the wrappers and the optimizer inside with its settings."""
-    owner = tf.keras.optimizers.legacy if legacy else tf.keras.optimizers
+    owner = generation(tf, legacy)
     inner = optimizers.CrossReplicaOptimizer(owner.Adam(RATE))
     outer = optimizers.GradientAccumulationOptimizer(inner, 3, reduction_method="MEAN")
 
@@ -426,17 +420,3 @@ def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any
     config = again.get_config()
     check.equal(actual=config["num_mini_batches"], expected=3, what="num_mini_batches in the configuration")
     check.contains(actual=str(config["reduction_method"]).upper(), expected="MEAN", what="its reduction_method")
-
-
-@pytest.mark.parametrize("name", ["IpuOptimizer", "CrossReplicaOptimizer", "ALSOptimizer"])
-def test_only_optimizers_are_wrapped(optimizers: Any, name: str) -> None:
-    """What is not a Keras optimizer is refused."""
-    with check.raises(ValueError, match="pass a Keras optimizer", what=f"{name} of a word"):
-        getattr(optimizers, name)("sgd")
-
-
-@pytest.mark.parametrize("number", [0, -1, True])
-def test_a_number_of_mini_batches_is_positive(tf: Any, optimizers: Any, number: Any) -> None:
-    """No mini-batches cannot be accumulated."""
-    with check.raises(ValueError, match="num_mini_batches", what=f"the accumulation of {number!r} mini-batches"):
-        optimizers.GradientAccumulationOptimizer(tf.keras.optimizers.SGD(), number)

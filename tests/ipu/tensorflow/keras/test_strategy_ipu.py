@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
@@ -27,15 +27,15 @@ def test_the_scope_makes_the_strategy_current(tf: Any, ipu: Any, name: str) -> N
 
 def test_a_scope_can_be_entered_again(tf: Any, ipu: Any) -> None:
     """A scope may be entered inside itself and after itself."""
-    strategy, current = ipu.ipu_strategy.IPUStrategy(), []
+    strategy, current = ipu.ipu_strategy.IPUStrategy(), tf.distribute.get_strategy
     with strategy.scope():
         with strategy.scope():
-            current.append(tf.distribute.get_strategy())
-        current.append(tf.distribute.get_strategy())
+            inside = current()
+        around = current()
     with strategy.scope():
-        current.append(tf.distribute.get_strategy())
+        after = current()
 
-    check.equal(actual=current, expected=[strategy] * 3, what="the current strategy inside, around and after")
+    check.equal(actual=[inside, around, after], expected=[strategy] * 3, what="the current strategy")
 
 
 def test_scopes_of_two_strategies_do_not_nest(ipu: Any) -> None:
@@ -82,12 +82,14 @@ def test_one_worker_does_what_one_worker_must(ipu: Any) -> None:
 
 
 def test_variables_of_the_scope_belong_to_the_strategy(tf: Any, strategy: Any) -> None:
-    """A variable knows whether it was made in the scope."""
+    """A variable knows whether it was made in the scope; a Keras model's does, and the model keeps the strategy."""
     outside = tf.Variable(1.0)
     with strategy.scope():
-        created = [strategy.extended.variable_created_in_scope(variable) for variable in (tf.Variable(1.0), outside)]
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
+        created = [*map(strategy.extended.variable_created_in_scope, (tf.Variable(1.0), outside, *model.weights))]
 
-    check.equal(actual=created, expected=[True, False], what="variable_created_in_scope of two variables")
+    check.equal(actual=created, expected=[True, False, True, True], what="variable_created_in_scope of variables")
+    check.equal(actual=model.distribute_strategy, expected=strategy, what="the distribute_strategy of the model")
 
 
 @pytest.mark.parametrize("trainable", [True, False])
@@ -102,45 +104,24 @@ def test_variables_of_the_scope_are_variables(tf: Any, strategy: Any, trainable:
     check.equal(actual=actual, expected=("weights:0", trainable, [2.0, 3.0]), what="its name, trainable and value")
 
 
-def test_models_of_the_scope_belong_to_the_strategy(tf: Any, strategy: Any) -> None:
-    """A Keras model that is built in the scope keeps the strategy."""
-    with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))])
-
-    check.equal(actual=model.distribute_strategy, expected=strategy, what="the distribute_strategy of the model")
-    created = [strategy.extended.variable_created_in_scope(weight) for weight in model.weights]
-    check.equal(actual=created, expected=[True, True], what="variable_created_in_scope of its weights")
+def one() -> float:
+    """What is not compiled."""
+    return 1.0
 
 
-@pytest.mark.parametrize("kind", ["function", "lambda", "method", "partial"])
-def test_eager_functions_are_refused(tf: Any, strategy: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    "run", [one, lambda: 1.0, (1.0).hex, functools.partial(one)], ids=["function", "lambda", "method", "partial"]
+)
+def test_eager_functions_are_refused(strategy: Any, run: Any) -> None:
     """What is not compiled cannot be run by a strategy in eager execution."""
-
-    class Holder:
-        def method(self) -> Any:
-            return tf.constant(1.0)
-
-    def function() -> Any:
-        return tf.constant(1.0)
-
-    kinds = {
-        "function": function,
-        "lambda": lambda: tf.constant(1.0),
-        "method": Holder().method,
-        "partial": functools.partial(function),
-    }
-    with check.raises(Exception, match="eager execution", what=f"run of a {kind} that is not compiled"):
-        strategy.run(kinds[kind])
+    with check.raises(Exception, match="eager execution", what=f"run of {run}, which is not compiled"):
+        strategy.run(run)
 
 
 @pytest.mark.parametrize("compiled", [None, True, False])
 def test_a_compiled_function_is_run(tf: Any, strategy: Any, compiled: Any) -> None:
     """A tf.function is run with its arguments, whatever it says of XLA."""
-
-    @tf.function(jit_compile=compiled)
-    def scaled(value: Any, *, factor: Any) -> Any:
-        return value * factor
-
+    scaled = tf.function(lambda value, *, factor: value * factor, jit_compile=compiled)
     result = strategy.run(scaled, args=(tf.constant(3.0),), kwargs={"factor": tf.constant(2.0)})
 
     check.equal(actual=float(result), expected=6.0, what="3 times 2")
@@ -148,41 +129,39 @@ def test_a_compiled_function_is_run(tf: Any, strategy: Any, compiled: Any) -> No
 
 def test_a_plain_function_is_run_inside_a_compiled_one(tf: Any, strategy: Any) -> None:
     """Inside a tf.function a strategy runs any Python function."""
-
-    @tf.function
-    def outer(value: Any) -> Any:
-        return strategy.run(lambda inner: inner + 1, args=(value,))
+    outer = tf.function(lambda value: strategy.run(lambda inner: inner + 1, args=(value,)))
 
     check.equal(actual=float(outer(tf.constant(1.0))), expected=2.0, what="1 and 1")
 
 
-@pytest.mark.parametrize("structure", ["tuple", "dict", "nested", "nothing"])
+STRUCTURES: Dict[str, Callable[[Any], Any]] = {
+    "tuple": lambda value: (value, value + 1),
+    "dict": lambda value: {"a": value, "b": value + 1},
+    "nested": lambda value: [{"a": (value,)}, value + 1],
+    "nothing": lambda value: None,
+}
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
 def test_results_keep_their_structure(tf: Any, strategy: Any, structure: str) -> None:
     """What a function returns comes back in the structure that it was returned in."""
-    makers: Any = {
-        "tuple": lambda value: (value, value + 1),
-        "dict": lambda value: {"a": value, "b": value + 1},
-        "nested": lambda value: [{"a": (value,)}, value + 1],
-        "nothing": lambda value: None,
-    }
-    result = strategy.run(tf.function(makers[structure]), args=(tf.constant(1.0),))
+    make = STRUCTURES[structure]
+    result = strategy.run(tf.function(make), args=(tf.constant(1.0),))
 
     numbers = tf.nest.map_structure(lambda item: None if item is None else float(item), result)
-    check.equal(actual=numbers, expected=makers[structure](1.0), what="the result")
+    check.equal(actual=numbers, expected=make(1.0), what="the result")
 
 
 def test_a_function_runs_in_replica_context(tf: Any, strategy: Any) -> None:
     """Inside run the context is that of a replica, outside that of the strategy."""
     seen = []
 
-    @tf.function
-    def look() -> Any:
+    def look() -> None:
         seen.append((tf.distribute.in_cross_replica_context(), tf.distribute.get_strategy() is strategy))
-        return tf.constant(0.0)
 
-    strategy.run(look)
+    strategy.run(tf.function(look))
     with strategy.scope():
-        seen.append((tf.distribute.in_cross_replica_context(), tf.distribute.get_strategy() is strategy))
+        look()
 
     what = "in_cross_replica_context and whether the strategy is current, in run and in the scope"
     check.equal(actual=seen, expected=[(False, True), (True, True)], what=what)
@@ -192,20 +171,21 @@ def test_a_function_changes_the_variables_of_the_scope(tf: Any, strategy: Any) -
     """The host sees assignments inside run."""
     with strategy.scope():
         counter = tf.Variable(0.0)
-
-    @tf.function
-    def count() -> None:
-        counter.assign_add(1.0)
-
+    count = tf.function(lambda: counter.assign_add(1.0))
     for _ in range(3):
         strategy.run(count)
 
     check.equal(actual=float(counter), expected=3.0, what="the variable after three runs that add 1")
 
 
-def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any) -> None:
+@pytest.fixture
+def elements(tf: Any) -> Any:
+    """An iterator over 0, 1, 2 and so on."""
+    return iter(tf.data.Dataset.range(100))
+
+
+def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any, elements: Any) -> None:
     """An iterator that is passed to run gives its elements in order, from call to call."""
-    iterator = iter(tf.data.Dataset.range(100))
 
     @tf.function
     def taken(elements: Any) -> Any:
@@ -214,16 +194,17 @@ def test_a_function_takes_from_an_iterator(tf: Any, strategy: Any) -> None:
             total += next(elements)
         return total
 
-    sums = [int(strategy.run(taken, args=(iterator,))) for _ in range(3)]
+    sums = [int(strategy.run(taken, args=(elements,))) for _ in range(3)]
     check.equal(actual=sums, expected=[0 + 1 + 2, 3 + 4 + 5, 6 + 7 + 8], what="the sums of three elements by run")
 
 
 @pytest.mark.parametrize("ipus", [2, 4])
 @pytest.mark.parametrize("steps", [1, 3])
-def test_replicas_take_neighbouring_elements(tf: Any, ipu: Any, strategy_on: Any, ipus: int, steps: int) -> None:
+def test_replicas_take_neighbouring_elements(
+    tf: Any, ipu: Any, strategy_on: Any, elements: Any, ipus: int, steps: int
+) -> None:
     """In step i replica r takes element i·R + r: the first replica's are R apart."""
     strategy = strategy_on(ipus)
-    iterator = iter(tf.data.Dataset.range(100))
     with strategy.scope():
         seen = tf.Variable(tf.zeros([steps], tf.int64))
     out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
@@ -235,70 +216,47 @@ def test_replicas_take_neighbouring_elements(tf: Any, ipu: Any, strategy_on: Any
             seen.scatter_nd_update([[step]], [element])
             out.enqueue(tf.cast(element, tf.int32))
 
-    strategy.run(taken, args=(iterator,))
+    strategy.run(taken, args=(elements,))
 
-    expected = [step * ipus for step in range(steps)]
-    check.equal(actual=seen.numpy().tolist(), expected=expected, what="the elements of replica 0 by step")
-    check.equal(actual=int(next(iterator)), expected=steps * ipus, what="the first element after the run")
-    everyone = np.arange(steps * ipus, dtype=np.int32).reshape(steps, ipus)
-    check.identical(actual=out.dequeue().numpy(), expected=everyone, what="the elements by step and replica")
+    everyone = np.arange(steps * ipus).reshape(steps, ipus)
+    check.identical(actual=seen.numpy(), expected=everyone[:, 0], what="the elements of replica 0 by step")
+    check.equal(actual=int(next(elements)), expected=steps * ipus, what="the first element after the run")
+    by_replica = out.dequeue().numpy()
+    check.identical(actual=by_replica, expected=everyone.astype(np.int32), what="the elements by step and replica")
 
 
 @pytest.mark.parametrize("ipus", [1, 2, 4])
 def test_the_result_is_that_of_the_first_replica(tf: Any, strategy_on: Any, ipus: int) -> None:
     """Of what the replicas return the host gets the first one's."""
-    strategy = strategy_on(ipus)
-    iterator = iter(tf.data.Dataset.range(7, 100))
-
-    result = strategy.run(tf.function(lambda elements: next(elements)), args=(iterator,))
+    elements = iter(tf.data.Dataset.range(7, 100))
+    result = strategy_on(ipus).run(tf.function(lambda iterator: next(iterator)), args=(elements,))
 
     check.equal(actual=int(result), expected=7, what=f"the result of a run on {ipus} IPUs")
 
 
-def test_replicas_have_variables_of_their_own(tf: Any, strategy_on: Any) -> None:
-    """What one replica assigns is not seen by another: the first keeps what it has counted itself."""
+@pytest.mark.parametrize("called", [False, True], ids=["own", "called"])
+def test_replicas_have_variables_of_their_own(tf: Any, strategy_on: Any, elements: Any, called: bool) -> None:
+    """What one replica assigns, in a tf.function that it calls too, is not seen by another: the first keeps its own."""
     strategy = strategy_on(2)
-    iterator = iter(tf.data.Dataset.range(100))
     with strategy.scope():
         total = tf.Variable(0, dtype=tf.int64)
-
-    @tf.function
-    def add(elements: Any) -> None:
-        total.assign_add(next(elements))
-
-    for _ in range(3):
-        strategy.run(add, args=(iterator,))
-
-    check.equal(actual=int(total), expected=0 + 2 + 4, what="the sum of replica 0's elements")
-
-
-def test_functions_called_by_replicas_see_their_variables(tf: Any, strategy_on: Any) -> None:
-    """A tf.function that a function of the strategy calls works on the replica's variables, not on the first one's."""
-    strategy = strategy_on(2)
-    iterator = iter(tf.data.Dataset.range(100))
-    with strategy.scope():
-        total = tf.Variable(0, dtype=tf.int64)
-
-    @tf.function
-    def add(value: Any) -> None:
-        total.assign_add(value)
+    add = tf.function(lambda value: total.assign_add(value)) if called else total.assign_add
 
     @tf.function
     def step(elements: Any) -> Any:
         add(next(elements))
         return total.read_value()
 
-    strategy.run(step, args=(iterator,))
-
-    total_after_two = int(strategy.run(step, args=(iterator,)))
-    check.equal(actual=total_after_two, expected=0 + 2, what="the sum of replica 0's elements after two runs")
+    totals = [int(strategy.run(step, args=(elements,))) for _ in range(3)]
+    check.equal(actual=totals, expected=[0, 0 + 2, 0 + 2 + 4], what="the sum of replica 0's elements by run")
+    check.equal(actual=int(total), expected=0 + 2 + 4, what="the variable on the host")
 
 
 @pytest.mark.parametrize("ipus", [1, 2])
 def test_a_training_step_of_ones_own_trains(tf: Any, strategy_on: Any, ipus: int) -> None:
     """Gradients and updates inside run are those of the element that the replica takes."""
     strategy = strategy_on(ipus)
-    iterator = iter(tf.data.Dataset.from_tensor_slices(np.asarray([1, 2, 3, 4, 5, 6], np.float32)))
+    iterator = iter(tf.data.Dataset.from_tensor_slices(np.arange(1, 7, dtype=np.float32)))
     with strategy.scope():
         weight = tf.Variable(1.0)
 
@@ -336,13 +294,22 @@ def test_local_results_are_the_value(tf: Any, strategy: Any) -> None:
     check.equal(actual=results, expected=[5.0], what="experimental_local_results of 5")
 
 
-def test_a_dataset_is_not_split(tf: Any, strategy: Any) -> None:
-    """A distributed data set gives every element whole."""
-    dataset = tf.data.Dataset.range(6).batch(4)
+DATASETS = {
+    "whole": (lambda tf, own: own.experimental_distribute_dataset(tf.data.Dataset.range(6).batch(4)),
+              [[0, 1, 2, 3], [4, 5]]),
+    "arrays": (lambda tf, own: own.experimental_make_numpy_dataset(np.asarray([[1, 2], [3, 4]], np.float32)),
+               [[1.0, 2.0], [3.0, 4.0]]),
+}  # fmt: skip
 
-    parts = [batch.numpy().tolist() for batch in strategy.experimental_distribute_dataset(dataset)]
 
-    check.equal(actual=parts, expected=[[0, 1, 2, 3], [4, 5]], what="the batches of the distributed data set")
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_dataset_is_not_split(tf: Any, strategy: Any, name: str) -> None:
+    """A distributed data set gives every element whole; arrays on the host become one of their rows."""
+    make, expected = DATASETS[name]
+    with strategy.scope():
+        elements = [element.numpy().tolist() for element in make(tf, strategy)]
+
+    check.equal(actual=elements, expected=expected, what="the elements of the data set")
 
 
 def test_a_dataset_function_is_called_once(tf: Any, strategy: Any) -> None:
@@ -376,24 +343,16 @@ def test_a_device_that_is_no_ipu_is_refused(ipu: Any) -> None:
         ipu.ipu_strategy.IPUStrategy(ipu_device="/device:CPU:0")
 
 
-def test_two_devices_have_strategies_of_their_own(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
+def test_two_devices_have_strategies_of_their_own(ipu: Any, tf: Any, configure: Any, elements: Any) -> None:
     """A strategy uses the IPUs of its own device: one replica on the first, two on the second."""
     configure([1, 2])
-    iterator = iter(tf.data.Dataset.range(100))
-    taken = tf.function(lambda elements: next(elements))
     first, second = (ipu.ipu_strategy.IPUStrategy(ipu_device=f"/device:IPU:{device}") for device in (0, 1))
 
-    elements = [int(strategy.run(taken, args=(iterator,))) for strategy in (first, second, first)]
-    check.equal(actual=elements, expected=[0, 1, 3], what="the elements of the first, the second and the first device")
-
-
-def test_a_dataset_is_made_of_arrays(tf: Any, strategy: Any) -> None:
-    """Arrays on the host become a data set of their rows."""
-    with strategy.scope():
-        dataset = strategy.experimental_make_numpy_dataset(np.asarray([[1, 2], [3, 4]], np.float32))
-
-    rows = [row.numpy().tolist() for row in dataset]
-    check.equal(actual=rows, expected=[[1.0, 2.0], [3.0, 4.0]], what="the elements of the data set")
+    taken = [
+        int(strategy.run(tf.function(lambda iterator: next(iterator)), args=(elements,)))
+        for strategy in (first, second, first)
+    ]
+    check.equal(actual=taken, expected=[0, 1, 3], what="the elements of the first, the second and the first device")
 
 
 def test_a_graph_of_tensorflow_1_takes_from_a_dataset(tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
