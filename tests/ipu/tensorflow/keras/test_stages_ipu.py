@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -16,17 +16,31 @@ from .nets import KINDS, PLAIN, Keras, check_trained, stages_of
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)
 LAYERS = ["fc1", "act1", "fc2", "act2", "fc3", "act3", "fc4"]
 STAGES = list(CUT.stages)
+FORMS = (*KINDS, "assignments")
+"""The kinds of models, and a chain that is given assignments of its layers instead of integers."""
 
 
-def assign(model: Any, kind: str, stages: List[int]) -> None:
-    """Set a stage for each layer: integers in a chain, changed assignments in other models."""
-    if kind == "sequential":
-        model.set_pipeline_stage_assignment(stages)
-        return
-    assignments = model.get_pipeline_stage_assignment()
-    for assignment, stage in zip(assignments, stages):
-        assignment.pipeline_stage = stage
-    model.set_pipeline_stage_assignment(assignments)
+def built(keras: Keras, form: str, stages: Sequence[int] = ()) -> Any:
+    """The net as a model of the kind."""
+    return keras.build("sequential" if form == "assignments" else form, stages)
+
+
+def assignments(model: Any, stages: Sequence[Any]) -> List[Any]:
+    """An assignment of every layer of a chain."""
+    kind = importlib.import_module("keras.ipu").SequentialLayerPipelineStageAssignment
+    return [kind(layer, stage) for layer, stage in zip(model.layers, stages)]
+
+
+def assign(model: Any, form: str, stages: List[Any]) -> None:
+    """Set a stage for each layer: integers or assignments in a chain, changed assignments in other models."""
+    given = stages
+    if form == "assignments":
+        given = assignments(model, stages)
+    elif form != "sequential":
+        given = model.get_pipeline_stage_assignment()
+        for assignment, stage in zip(given, stages):
+            assignment.pipeline_stage = stage
+    model.set_pipeline_stage_assignment(given)
 
 
 UNASSIGNED = [None] * len(LAYERS)
@@ -42,10 +56,9 @@ def check_calls(assignment: List[Any], expected: List[Tuple[str, int, int]]) -> 
 
 def test_a_stage_needs_a_scope(tf: Any, ipu: Any) -> None:
     """PipelineStage outside a strategy's scope is an error."""
-    stage = importlib.import_module("keras.ipu").PipelineStage
     message = "may only be used from within an IPUStrategy context"
-
-    with check.raises(RuntimeError, match=message, what="a PipelineStage outside a scope"), stage(0):
+    refused = check.raises(RuntimeError, match=message, what="a PipelineStage outside a scope")
+    with refused, importlib.import_module("keras.ipu").PipelineStage(0):
         pass
 
 
@@ -80,47 +93,46 @@ def test_scopes_assign_the_layers_called_inside(keras: Keras, kind: str) -> None
         check.equal(actual=read, expected=LAYERS[:-1], what="the inbound_layers of all layers but the first")
 
 
-def test_a_layer_that_is_called_twice_has_two_stages(keras: Keras, tf: Any) -> None:
-    """Each call of a shared layer is assigned on its own."""
+@pytest.mark.parametrize("form", FORMS)
+def test_an_assignment_that_is_set_is_returned(keras: Keras, form: str) -> None:
+    """Nothing is assigned at first; then get returns what set was given, in a list that is not the model's own."""
+    stages = list(STAGES)
     with keras.scope(CUT):
-        inputs, shared = tf.keras.Input((4,)), tf.keras.layers.Dense(4, name="shared")
-        with keras.stage(0):
-            value = shared(inputs)
-        with keras.stage(1):
-            value = shared(value)
-        assignment = tf.keras.Model(inputs, value).get_pipeline_stage_assignment()
+        model = built(keras, form)
+        before = stages_of(model)
+        assign(model, form, stages)
+        model.get_pipeline_stage_assignment().pop()
+        stages[0] = 9
+        returned = model.get_pipeline_stage_assignment()
 
-        check_calls(assignment, [("shared", 0, 0), ("shared", 1, 1)])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_assignment_that_is_set_is_returned(keras: Keras, kind: str) -> None:
-    """What set_pipeline_stage_assignment was given is what get returns."""
-    with keras.scope(CUT):
-        model = keras.build(kind)
-        assign(model, kind, STAGES)
-
-        check.equal(actual=stages_of(model), expected=STAGES, what="the stages of the layers")
+    check.equal(actual=before, expected=UNASSIGNED, what="the stages of the layers at first")
+    check_calls(returned, [(name, 0, stage) for name, stage in zip(LAYERS, STAGES)])
+    nested = [(one.layer in model.layers, one.is_nested_model) for one in returned]
+    check.equal(actual=set(nested), expected={(True, False)}, what="whether layers are the model's, and nested models")
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_assignment_that_is_set_is_run(keras: Keras, kind: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_an_assignment_that_is_set_is_run(keras: Keras, form: str) -> None:
     """A model whose stages were assigned later trains as specified in a pipeline."""
-    with keras.ready(CUT, kind, stages=()) as model:
-        assign(model, kind, STAGES)
+    with keras.ready(CUT, "sequential" if form == "assignments" else form, stages=()) as model:
+        assign(model, form, STAGES)
         model.fit(keras.dataset(CUT), verbose=0)
 
     check_trained(keras.trained(model), CUT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_without_stages_has_none_assigned(keras: Keras, kind: str) -> None:
-    """A model returns its layers without a stage."""
-    with keras.scope(PLAIN):
-        stages = stages_of(keras.build(kind))
+def test_assignments_are_changed_and_set_again(keras: Keras, kind: str) -> None:
+    """What was given back and changed counts once it is set again."""
+    with keras.scope(CUT):
+        model = keras.build(kind, CUT.stages)
+        assigned = model.get_pipeline_stage_assignment()
+        assigned[3].pipeline_stage = 1 - STAGES[3]
+        model.set_pipeline_stage_assignment(assigned)
 
-    check.equal(actual=stages, expected=UNASSIGNED, what="the stages of the layers")
+    expected = [*STAGES[:3], 1 - STAGES[3], *STAGES[4:]]
+    check.equal(actual=stages_of(model), expected=expected, what="the stages of the layers")
 
 
 @pytest.mark.ipus(2)
@@ -139,61 +151,58 @@ def test_a_reset_takes_the_pipeline_back(keras: Keras, kind: str) -> None:
     check_trained(keras.trained(model), config)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_summary_names_layers_and_stages(keras: Keras, kind: str) -> None:
-    """The printed table has a line for every layer, which ends in its stage."""
+@pytest.mark.parametrize(
+    ("kind", "length"), [*((kind, None) for kind in KINDS), ("sequential", 60), ("sequential", 120)]
+)
+def test_a_summary_names_layers_and_stages(keras: Keras, kind: str, length: Optional[int]) -> None:
+    """The printed table has a line for every layer, which ends in its stage, and rules as long as asked."""
     lines: List[str] = []
     with keras.scope(CUT):
         model = keras.build(kind, CUT.stages)
-        model.print_pipeline_stage_assignment_summary(print_fn=lines.append)
+        model.print_pipeline_stage_assignment_summary(line_length=length, print_fn=lines.append)
 
     rows = [(line.split(" ")[0], line.split()[-1]) for line in lines if line.split(" ")[0] in LAYERS]
     check.equal(actual=rows, expected=list(zip(LAYERS, map(str, STAGES))), what="the rows of the table")
-
-
-@pytest.mark.parametrize("length", [60, 120])
-def test_a_summary_is_as_wide_as_asked(keras: Keras, length: int) -> None:
-    """line_length is the length of every rule of the table."""
-    lines: List[str] = []
-    with keras.scope(CUT):
-        model = keras.build("sequential", CUT.stages)
-        model.print_pipeline_stage_assignment_summary(line_length=length, print_fn=lines.append)
-
     rules = {line for line in lines if set(line) in ({"_"}, {"="})}
-    check.equal(actual=sorted(rules), expected=["=" * length, "_" * length], what="the kinds of rules of the table")
+    if length:
+        check.equal(actual=sorted(rules), expected=["=" * length, "_" * length], what="the kinds of rules")
 
 
-@pytest.mark.parametrize("kind", ["functional", "subclassed"])
-@pytest.mark.parametrize("change", ["integers", "shorter", "foreign"])
-def test_a_graph_takes_its_own_assignment(keras: Keras, kind: str, change: str) -> None:
-    """A list of integers, one that is too short, or one of another model is refused."""
-    with keras.scope(CUT):
-        model, other = (keras.build(kind, CUT.stages) for _ in range(2))
-        assignment = {
-            "integers": STAGES,
-            "shorter": model.get_pipeline_stage_assignment()[1:],
-            "foreign": other.get_pipeline_stage_assignment(),
-        }[change]
-
-        with check.raises(ValueError, match="pipeline_stage_assignment", what=f"an assignment ({change})"):
-            model.set_pipeline_stage_assignment(assignment)
-
-
+FOREIGN = "pipeline_stage_assignment"
 WRONG = {
+    "integers": (lambda model, other: STAGES, FOREIGN),
+    "shorter": (lambda model, other: model.get_pipeline_stage_assignment()[1:], FOREIGN),
+    "foreign": (lambda model, other: other.get_pipeline_stage_assignment(), FOREIGN),
     "gap": ([0, 0, 0, 2, 2, 2, 2], "consecutive|strictly increasing|previous layer"),
     "late start": ([1, 1, 1, 1, 2, 2, 2], "consecutive|strictly increasing|0th pipeline stage"),
     "backwards": ([0, 1, 1, 0, 1, 1, 1], "has not yet (been )?executed|previous layer"),
+    "mixed": (lambda model, other: [*assignments(model, STAGES)[:6], 1], "pipeline"),
+    "order": (lambda model, other: [assignments(model, STAGES)[place] for place in (0, 2, 1, 3, 4, 5, 6)], "pipeline"),
+    "missing": ([0, None, 0, 0, 1, 1, 1], "pipeline"),
+    "short": (lambda model, other: assignments(model, STAGES)[:6], "pipeline"),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("stages", "message"), WRONG.values(), ids=list(WRONG))
-def test_stages_follow_the_data(keras: Keras, kind: str, stages: List[int], message: str) -> None:
-    """Stages are consecutive from 0, and no layer reads what a later stage makes."""
+@pytest.mark.parametrize(("wrong", "form"), [
+    *((wrong, kind) for wrong in ("integers", "shorter", "foreign") for kind in ("functional", "subclassed")),
+    *((wrong, kind) for wrong in ("gap", "late start", "backwards") for kind in KINDS),
+    *((wrong, "assignments") for wrong in ("mixed", "order", "missing", "short")),
+])  # fmt: skip
+def test_stages_follow_the_data(keras: Keras, form: str, wrong: str) -> None:
+    """Stages are consecutive from 0, no layer reads what a later stage makes, and an assignment has the model's layers.
+
+    What is refused changes nothing.
+    """
+    stages, message = WRONG[wrong]
     with keras.scope(CUT):
-        model = keras.build(kind)
-        with check.raises(ValueError, match=message, what=f"the stages {stages}"):
-            assign(model, kind, stages)
+        model, other = (built(keras, form, STAGES) for _ in range(2))
+        with check.raises(ValueError, match=message, what=f"an assignment ({wrong})"):
+            if callable(stages):
+                model.set_pipeline_stage_assignment(stages(model, other))
+            else:
+                assign(model, form, stages)
+
+    check.equal(actual=stages_of(model), expected=STAGES, what="the stages after the refusal")
 
 
 @pytest.mark.ipus(2)
@@ -211,15 +220,15 @@ def test_every_layer_of_a_pipeline_has_a_stage(keras: Keras, tf: Any) -> None:
 
 
 def test_a_layer_may_be_made_in_a_stage(keras: Keras, tf: Any) -> None:
-    """Calls of a layer that was made in a stage belong to it, unless they are made in a stage of their own."""
+    """Each call of a layer is assigned on its own; one that is made in no stage belongs to that of the layer."""
     dense = tf.keras.layers.Dense
     with keras.scope(CUT):
-        with keras.stage(0):
-            first = dense(4, name="first")
+        first, inputs = dense(4, name="first"), tf.keras.Input((4,))
         with keras.stage(1):
             second, third = dense(4, name="second"), dense(4, name="third")
-        inputs = tf.keras.Input((4,))
-        value = second(first(inputs))
+        with keras.stage(0):
+            value = first(inputs)
+        value = second(value)
         with keras.stage(2):
             value = first(third(value))
         model = tf.keras.Model(inputs, value)
@@ -230,10 +239,20 @@ def test_a_layer_may_be_made_in_a_stage(keras: Keras, tf: Any) -> None:
 
 def test_a_subclassed_model_is_asked_after_it_is_built(keras: Keras, tf: Any) -> None:
     """The layers of a subclassed model are not known before it was built."""
-
-    class Unbuilt(tf.keras.Model):
-        def call(self, inputs: Any) -> Any:
-            return inputs
-
+    unbuilt = type("Unbuilt", (tf.keras.Model,), {"call": lambda self, inputs: inputs})
     with keras.scope(CUT), check.raises(RuntimeError, match="before it is built", what="a model that is not built"):
-        Unbuilt().get_pipeline_stage_assignment()
+        unbuilt().get_pipeline_stage_assignment()
+
+
+def test_models_have_the_extension_of_their_kind(keras: Keras) -> None:
+    """Models that are built in a scope are instances of the extension of their kind, and of no other's."""
+    extensions = importlib.import_module("keras.ipu").extensions
+    own, names = ("SequentialExtension", "FunctionalExtension"), {}
+    with keras.scope(PLAIN):
+        models = {kind: keras.build(kind) for kind in KINDS}
+    for kind, model in models.items():
+        check.instance(actual=model, expected=extensions.ModelExtension, what=f"a {kind} model")
+        names[kind] = [name for name in own if isinstance(model, getattr(extensions, name))]
+
+    expected = {"sequential": ["SequentialExtension"], "functional": ["FunctionalExtension"], "subclassed": []}
+    check.equal(actual=names, expected=expected, what="the extensions of models")
