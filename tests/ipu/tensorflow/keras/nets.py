@@ -140,7 +140,7 @@ class Keras:
 
     def scale(self, start: float = 1.0, **settings: Any) -> Any:
         """A layer of one weight."""
-        initial = self.tf.constant_initializer(start)
+        initial = self.tf.keras.initializers.Constant(start)
         return self.tf.keras.layers.Dense(1, kernel_initializer=initial, **{"use_bias": False, **settings})
 
     def stage_of(self, stages: Sequence[int], number: int) -> Any:

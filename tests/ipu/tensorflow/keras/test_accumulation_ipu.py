@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,22 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig, learning_rate
 
-from .nets import KINDS, MLP, PLAIN, Keras, adam, check_mean_loss, check_trained, mean_losses, momentum, still
+from .nets import (
+    KINDS,
+    MLP,
+    PLAIN,
+    Fit,
+    Keras,
+    adam,
+    check_mean_loss,
+    check_trained,
+    each_fit,
+    mean_losses,
+    momentum,
+    outputs_alone,
+    scalars,
+    still,
+)
 
 METHODS = ("sum", "mean", "running_mean")
 
@@ -22,37 +36,24 @@ def accumulating(iterations: int, count: int, replicas: int = 1, method: str = "
     return PLAIN.with_counts(iterations, count, replicas, accumulation_reduction=method)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("count", [2, 5])
-def test_accumulation_trains_as_specified(keras: Keras, count: int, method: str) -> None:
-    """Weights move once after so many micro-batches, by their sum, their mean or their running mean."""
-    keras.check_fit(accumulating(3, count, method=method))
+SMALL = learning_rate(base=2.0**-8)
 
 
-@pytest.mark.ipus(4)
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("count", "replicas"), [(3, 2), (2, 4)], ids=["G3-R2", "G2-R4"])
-def test_replicas_accumulate_before_they_meet(keras: Keras, count: int, replicas: int, method: str) -> None:
-    """Each replica accumulates its own micro-batches; the results are then added up over replicas."""
-    keras.check_fit(accumulating(2, count, replicas, method))
+@each_fit({
+    **{f"{count}-{method}": Fit(accumulating(3, count, method=method)) for count in (2, 5) for method in METHODS},
+    **{f"G{count}-R{replicas}-{method}": Fit(accumulating(2, count, replicas, method))
+       for count, replicas in ((3, 2), (2, 4)) for method in METHODS},
+    **{f"40-{method}": Fit(replace(accumulating(1, 40, method=method), learning_rate=SMALL)) for method in METHODS},
+    **{kind: Fit(accumulating(2, 3), kind) for kind in KINDS},
+    **{name: Fit(accumulating(2, 3), name=name) for name in ("bn_convnet", "residual")},
+})  # fmt: skip
+def test_accumulation_trains_as_specified(keras: Keras, fit: Fit) -> None:
+    """Weights move once after so many micro-batches, by their sum, their mean or their running mean.
 
-
-@pytest.mark.parametrize("method", METHODS)
-def test_many_micro_batches_accumulate(keras: Keras, method: str) -> None:
-    """The number of accumulated micro-batches may be large."""
-    keras.check_fit(replace(accumulating(1, 40, method=method), learning_rate=learning_rate(base=2.0**-8)))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_model_accumulates(keras: Keras, kind: str) -> None:
-    """Sequential, Functional and subclassed models all accumulate."""
-    keras.check_fit(accumulating(2, 3), kind)
-
-
-@pytest.mark.parametrize("name", ["bn_convnet", "residual"])
-def test_other_nets_accumulate(keras: Keras, name: str) -> None:
-    """Statistics are those of every micro-batch, and skips change nothing."""
-    keras.check_fit(accumulating(2, 3), name=name)
+    Each replica accumulates its own micro-batches; the results are then added up over replicas. Statistics are those
+    of every micro-batch.
+    """
+    keras.check_fit(fit.config, fit.kind, fit.name)
 
 
 @pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
@@ -116,23 +117,15 @@ def test_accumulation_can_be_changed_between_fits(keras: Keras) -> None:
 @pytest.mark.parametrize("stages", [(), (0, 1)], ids=["whole", "pipelined"])
 def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: Any, stages: Any, form: str) -> None:
     """In float16 what is less than half a unit in the last place of the sum is lost, in float32 it is not."""
-    config = replace(PLAIN, device_iterations=1, gradient_accumulation=4, stages=stages)
-    x = np.asarray([[2048.0], [1.0], [1.0], [1.0]], np.float32)
+    config = PLAIN.with_counts(1, 4, stages=stages)
 
     def steps(asked: Any) -> Any:
-        with keras.scope(config):
-            dense = functools.partial(tf.keras.layers.Dense, 1, use_bias=False, kernel_initializer="ones")
-            layers = [dense(name=name) for name in ("wide", "narrow")]
-            model = tf.keras.Sequential(layers)
-            model.build((1, 1))
-            model.compile(tf.keras.optimizers.SGD(1.0), lambda y, predicted: predicted, steps_per_execution=4)
-            if stages:
-                model.set_pipeline_stage_assignment(list(stages))
-                model.set_pipelining_options(4, gradient_accumulation_dtype=asked)
-            else:
-                model.set_gradient_accumulation_options(4, dtype=asked)
-            model.fit(x, np.zeros((4, 1), np.float32), batch_size=1, shuffle=False, verbose=0)
-            return [1.0 - weight.item() for weight in model.get_weights()]
+        layers, key = [keras.scale(name=name) for name in ("wide", "narrow")], "gradient_accumulation_dtype"
+        options = {key if stages else "dtype": asked}
+        model = keras.chained(
+            config, layers, [2048.0, 1.0, 1.0, 1.0], options=options, optimizer=lambda: tf.keras.optimizers.SGD(1.0)
+        )
+        return [1.0 - weight for weight in scalars(model)]
 
     exact = keras.once(("accumulated in float32", stages), lambda: steps(None))
     chosen = {
@@ -144,9 +137,7 @@ def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: 
 
     check.equal(actual=exact, expected=[2051.0, 2051.0], what="the gradients of both layers, accumulated in float32")
     if form == "by-variable":
-        check.equal(
-            actual=rounded.pop(0), expected=2051.0, what="the gradient that is accumulated in float32 by itself"
-        )
+        check.equal(actual=rounded.pop(0), expected=2051.0, what="the gradient that is accumulated in float32")
     near = all(value != 2051.0 and abs(value - 2051.0) <= 3 for value in rounded)
     check.holds(near, f"Gradients that sum to 2051, which float16 does not have, are {rounded} in float16.")
 
@@ -155,26 +146,17 @@ def test_gradients_accumulate_in_the_dtype_that_was_asked_for(keras: Keras, tf: 
 def test_a_row_that_is_looked_up_again_adds_up(tf: Any, strategy: Any, count: int) -> None:
     """Gradients of all look-ups of a row are added, those of one micro-batch and of several."""
     ids = np.array([[0, 2, 2, 2], [2, 0, 1, 1], [3, 3, 0, 2]], np.int32)
+    api = tf.keras
     with strategy.scope():
-        layers = [tf.keras.layers.Embedding(5, 1, embeddings_initializer="ones"), tf.keras.layers.Lambda(total)]
-        model = tf.keras.Sequential([tf.keras.Input((4,), 1, dtype="int32"), *layers])
-        model.compile(tf.keras.optimizers.SGD(0.125), distance, steps_per_execution=3)
+        layers = [
+            api.layers.Embedding(5, 1, embeddings_initializer="ones"),
+            api.layers.Lambda(lambda values: tf.reduce_sum(values, axis=1)),
+        ]
+        model = api.Sequential([api.Input((4,), 1, dtype="int32"), *layers])
+        # A loss whose gradient is one: rows move by the number of their look-ups.
+        model.compile(api.optimizers.SGD(0.125), outputs_alone, steps_per_execution=3)
         model.set_gradient_accumulation_options(count)
         model.fit(ids, np.zeros((3, 1), np.float32), batch_size=1, shuffle=False, verbose=0)
 
-    rows = np.bincount(ids.reshape(-1), minlength=5)
-    check.identical(
-        actual=model.get_weights()[0][:, 0], expected=np.float32(1 - 0.125 * rows), what="the rows of the table"
-    )
-
-
-def total(values: Any) -> Any:
-    """The sum over look-ups."""
-    import tensorflow as tf
-
-    return tf.reduce_sum(values, axis=1)
-
-
-def distance(labels: Any, values: Any) -> Any:
-    """A loss whose gradient is one: rows move by the number of their look-ups."""
-    return values - labels
+    rows = np.float32(1 - 0.125 * np.bincount(ids.reshape(-1), minlength=5))
+    check.identical(actual=model.get_weights()[0][:, 0], expected=rows, what="the rows of the table")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List
+from typing import Any, Iterator, List
 
 import numpy as np
 import pytest
 
 from ipu_conformance import check
+
+from .nets import PLAIN, Keras, scalars
 
 RATE = 0.125
 START = 1 + 2.0**-12
@@ -25,39 +27,28 @@ def _policy(tf: Any) -> Iterator[None]:
     tf.keras.mixed_precision.set_global_policy(before)
 
 
-def weight_of(tf: Any, ipu: Any, kind: str) -> Any:
-    """A model of one weight, which its output is the product of the input with."""
-    start, layers = tf.keras.initializers.Constant(START), tf.keras.layers
+def layers_of(keras: Keras, kind: str) -> List[Any]:
+    """Layers of one weight, which their output is the product of the input with."""
+    layers, start = keras.tf.keras.layers, keras.tf.constant_initializer(START)
     if kind == "conv":
-        stack = [layers.Reshape((1, 1, 1)), layers.Conv2D(1, 1, use_bias=False, kernel_initializer=start),
-                 layers.Flatten()]  # fmt: skip
-    else:
-        stack = [layers.Dense(1, use_bias=False, kernel_initializer=start)]
-    if kind == "alone":
-        one = layers.Lambda(lambda x: x * tf.cast(ipu.replication_ops.replication_index() >= 0, x.dtype))
-        stack.append(one)
-    model = tf.keras.Sequential(stack)
-    model.build((1, 1))
-    return model
-
-
-def samples(tf: Any, values: List[float]) -> Any:
-    """A data set of such inputs one by one."""
-    column = np.array(values, np.float32)[:, np.newaxis]
-    return tf.data.Dataset.from_tensor_slices((column, column)).batch(1, drop_remainder=True)
+        conv = layers.Conv2D(1, 1, use_bias=False, kernel_initializer=start)
+        return [layers.Reshape((1, 1, 1)), conv, layers.Flatten()]
+    index = keras.ipu.replication_ops.replication_index
+    alone = layers.Lambda(lambda x: x * keras.tf.cast(index() >= 0, x.dtype))
+    return [keras.scale(START), *([alone] if kind == "alone" else [])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_layers_compute_in_half(tf: Any, ipu: Any, strategy: Any, kind: str) -> None:
+def test_layers_compute_in_half(keras: Keras, kind: str) -> None:
     """A layer takes its weight in float16, whose variable is in float32."""
-    with strategy.scope():
-        model = weight_of(tf, ipu, kind)
+    with keras.scope(PLAIN):
+        model = keras.tf.keras.Sequential(layers_of(keras, kind))
+        model.build((1, 1))
         model.compile(steps_per_execution=3)
-        predicted = model.predict(samples(tf, [3.0, -0.5, 8.0]).map(lambda x, _: x), verbose=0)
+        predicted = model.predict(np.array([[3.0], [-0.5], [8.0]], np.float32), batch_size=1, verbose=0)
 
-    held = model.get_weights()[0]
-    check.dtype(actual=held, expected="float32", what="the variable")
-    check.equal(actual=held.ravel().tolist(), expected=[START], what="the variable")
+    check.dtype(actual=model.get_weights()[0], expected="float32", what="the variable")
+    check.equal(actual=scalars(model), expected=[START], what="the variable")
     check.dtype(actual=predicted, expected="float16", what="the predictions")
     check.equal(actual=predicted.ravel().tolist(), expected=[3.0, -0.5, 8.0], what="the predictions")
 
@@ -66,20 +57,14 @@ def test_layers_compute_in_half(tf: Any, ipu: Any, strategy: Any, kind: str) -> 
 @pytest.mark.parametrize("accumulation", [1, 4])
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
-def test_variables_are_updated_in_single(
-    tf: Any, ipu: Any, configure: Callable[..., Any], kind: str, replicas: int, accumulation: int
-) -> None:
+def test_variables_are_updated_in_single(keras: Keras, kind: str, replicas: int, accumulation: int) -> None:
     """An update changes the variable in float32 by the sum of the gradients, and every replica goes on with it."""
-    configure(replicas)
-    values = [(number + 1) / 4 for number in range(8 * replicas)]
-    with ipu.ipu_strategy.IPUStrategy().scope():
-        model = weight_of(tf, ipu, kind)
-        if accumulation > 1:
-            model.set_gradient_accumulation_options(accumulation)
-        plain = tf.keras.optimizers.SGD(RATE)
-        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(plain, dynamic=False, initial_scale=16)
-        model.compile(optimizer, loss=lambda labels, outputs: outputs, steps_per_execution=8)
-        model.fit(samples(tf, values), verbose=0)
+    api, values = keras.tf.keras, [(number + 1) / 4 for number in range(8 * replicas)]
 
-    weight = float(np.ravel(model.get_weights()[0])[0])
-    check.equal(actual=weight, expected=START - RATE * sum(values), what="the weight after all updates")
+    def optimizer() -> Any:
+        return api.mixed_precision.LossScaleOptimizer(api.optimizers.SGD(RATE), dynamic=False, initial_scale=16)
+
+    config = PLAIN.with_counts(8 // accumulation, accumulation, replicas)
+    model = keras.chained(config, layers_of(keras, kind), values, optimizer=optimizer)
+
+    check.equal(actual=scalars(model), expected=[START - RATE * sum(values)], what="the weight after all updates")

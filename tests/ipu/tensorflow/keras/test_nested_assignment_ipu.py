@@ -6,77 +6,35 @@ Layers are single weights and the loss is the output: every value is exact.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, List, Sequence
+from typing import Any, List, Sequence
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
 
-RATE = 0.125
+from .nets import PLAIN, Keras, outputs_alone, scalars
+
 INPUTS = (0.25, 0.5, 0.75, 1.0)
 """The micro-batches that are accumulated."""
+KINDS = ("functional", "sequential", "chained functional", "chained sequential")
 
 
-class Nested:
-    """Builds chains of layers, some of them inside a model that the outer one calls."""
-
-    def __init__(self, tf: Any, ipu: Any, configure: Callable[..., Any]) -> None:
-        self.tf, self.ipu, self.configure = tf, ipu, configure
-        self.kind = importlib.import_module("keras.ipu").FunctionalNestedModelPipelineStageAssignment
-
-    def layer(self, start: float) -> Any:
-        """One weight."""
-        return self.tf.keras.layers.Dense(
-            1, use_bias=False, kernel_initializer=self.tf.keras.initializers.Constant(start)
-        )
-
-    def inner(self, kind: str) -> Any:
-        """A model of two layers."""
-        layers = [self.layer(0.5), self.layer(2.0)]
-        if kind == "sequential":
-            return self.tf.keras.Sequential([self.tf.keras.Input((1,)), *layers])
-        inputs = self.tf.keras.Input((1,))
-        return self.tf.keras.Model(inputs, layers[1](layers[0](inputs)))
-
-    def outer(self, kind: str, calls: int = 1) -> Any:
-        """A model of a layer, the inner model, which may be called again, and a layer; or such a chain."""
-        inner = self.inner(kind.replace("chained ", ""))
-        if kind.startswith("chained"):
-            return self.tf.keras.Sequential([self.tf.keras.Input((1,)), self.layer(1.0), inner, self.layer(1.0)])
-        inputs = self.tf.keras.Input((1,))
-        value = self.layer(1.0)(inputs)
-        for _ in range(calls):
-            value = inner(value)
-        return self.tf.keras.Model(inputs, self.layer(1.0)(value))
-
-    def check_trained(self, kind: str, stages: Sequence[Any], mapping: Sequence[int], calls: int = 1) -> None:
-        """The weights after one update of a pipeline are exact; models list their layers in different orders."""
-        __tracebackhide__ = True
-        self.configure(max(mapping) + 1)
-        with self.ipu.ipu_strategy.IPUStrategy().scope():
-            model = self.outer(kind, calls)
-            assign(model, stages)
-            model.set_pipelining_options(
-                gradient_accumulation_steps_per_replica=len(INPUTS),
-                device_mapping=list(mapping),
-                pipeline_schedule=self.ipu.pipelining_ops.PipelineSchedule.Sequential,
-            )
-            model.compile(self.tf.keras.optimizers.SGD(RATE), loss=lambda _, out: out, steps_per_execution=len(INPUTS))
-            column = [[value] for value in INPUTS]
-            data = self.tf.data.Dataset.from_tensor_slices((column, column)).batch(1, drop_remainder=True)
-            model.fit(data, verbose=0)
-
-        # The product of all weights is 1: the gradient of one is its uses times the inputs' sum, divided by itself.
-        starts = [(1.0, 1), (0.5, calls), (2.0, calls), (1.0, 1)]
-        expected = sorted(start - RATE * uses * sum(INPUTS) / start for start, uses in starts)
-        weights = sorted(float(weight[0, 0]) for weight in model.get_weights())
-        check.equal(actual=weights, expected=expected, what=f"the sorted weights of a pipeline in stages {stages}")
-
-
-@pytest.fixture
-def nested(tf: Any, ipu: Any, configure: Callable[..., Any]) -> Nested:
-    """Builds nested models."""
-    return Nested(tf, ipu, configure)
+def nested(keras: Keras, kind: str, calls: int = 1) -> Any:
+    """A model, or a chain, of a layer, an inner model of two layers, which may be called again, and a layer."""
+    api, layers = keras.tf.keras, [keras.scale(0.5), keras.scale(2.0)]
+    inputs = api.Input((1,))
+    if "sequential" in kind:
+        inner = api.Sequential([api.Input((1,)), *layers])
+    else:
+        inner = api.Model(inputs, layers[1](layers[0](inputs)))
+    if "chained" in kind:
+        return api.Sequential([api.Input((1,)), keras.scale(), inner, keras.scale()])
+    inputs = api.Input((1,))
+    value = keras.scale()(inputs)
+    for _ in range(calls):
+        value = inner(value)
+    return api.Model(inputs, keras.scale()(value))
 
 
 def assign(model: Any, stages: Sequence[Any]) -> None:
@@ -92,68 +50,70 @@ def assign(model: Any, stages: Sequence[Any]) -> None:
 
 
 def stages_of(assignments: Sequence[Any]) -> List[Any]:
-    """The stage of every assignment."""
-    return [one.pipeline_stage for one in assignments]
+    """The stage of every assignment, a list for a model."""
+    return [
+        stages_of(one.pipeline_stage_assignments) if one.is_nested_model else one.pipeline_stage for one in assignments
+    ]
 
 
-@pytest.mark.parametrize("kind", ["functional", "sequential"])
-def test_a_nested_model_has_stages_inside(nested: Nested, strategy: Any, kind: str) -> None:
-    """A call of a model has an assignment for each layer inside, which is given back as it was set."""
-    with strategy.scope():
-        model = nested.outer(kind)
-    assign(model, [0, [0, 1], 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_nested_model_has_stages_inside(keras: Keras, kind: str) -> None:
+    """A call of a model has an assignment for each layer inside, which is given back as set, by a copy of a chain too.
 
-    assignments = model.get_pipeline_stage_assignment()
-    found = [(isinstance(one, nested.kind), one.is_nested_model) for one in assignments]
-    expected = [(False, False), (True, True), (False, False)]
-    check.equal(actual=found, expected=expected, what="the type and is_nested_model of each assignment")
-    inside = stages_of(assignments[1].pipeline_stage_assignments)
-    check.equal(actual=inside, expected=[0, 1], what="the stages inside the nested model")
-    check.equal(actual=assignments[1].nested_model, expected=model.layers[2], what="the nested_model")
-
-
-@pytest.mark.parametrize("kind", ["functional", "sequential", "chained functional", "chained sequential"])
-@pytest.mark.parametrize("stages", [[0, [0, 1], 1], [0, [1, 1], 1], [0, 1, 1]], ids=str)
-def test_a_nested_model_is_cut_inside(nested: Nested, kind: str, stages: List[Any]) -> None:
-    """A pipeline that cuts a nested model trains all of its layers."""
-    nested.check_trained(kind, stages, (0, 1))
-
-
-@pytest.mark.parametrize("kind", ["functional", "sequential"])
-def test_a_chain_has_assignments_of_models(tf: Any, nested: Nested, strategy: Any, kind: str) -> None:
-    """In a chain a model has an assignment for each layer inside, and a copy of the chain has the same stages."""
-    with strategy.scope():
-        model = nested.outer(f"chained {kind}")
+    A copy of a Functional model is not asked.
+    """
+    chained = kind.startswith("chained")
+    with keras.scope(PLAIN):
+        model = nested(keras, kind)
         assign(model, [0, [0, 1], 1])
-        copy = type(model).from_config(model.get_config())
+        models = [model, type(model).from_config(model.get_config())] if chained else [model]
 
-    inner = importlib.import_module("keras.ipu").SequentialNestedModelPipelineStageAssignment
-    for chain in (model, copy):
-        assignments = chain.get_pipeline_stage_assignment()
+    name = "SequentialNestedModel" if chained else "FunctionalNestedModel"
+    inner = getattr(importlib.import_module("keras.ipu"), f"{name}PipelineStageAssignment")
+    for each in models:
+        assignments = each.get_pipeline_stage_assignment()
         found = [(isinstance(one, inner), one.is_nested_model) for one in assignments]
         expected = [(False, False), (True, True), (False, False)]
         check.equal(actual=found, expected=expected, what="the type and is_nested_model of each assignment")
-        check.equal(actual=assignments[1].nested_model, expected=chain.layers[1], what="the nested_model")
-        inside = stages_of(assignments[1].pipeline_stage_assignments)
-        check.equal(actual=inside, expected=[0, 1], what="the stages inside the nested model")
-        around = stages_of([assignments[0], assignments[2]])
-        check.equal(actual=around, expected=[0, 1], what="the stages around it")
+        check.equal(actual=stages_of(assignments), expected=[0, [0, 1], 1], what="the stages around and inside")
+        called = each.layers[1 if chained else 2]
+        check.equal(actual=assignments[1].nested_model, expected=called, what="the nested_model")
 
 
-def test_each_call_has_stages_of_its_own(nested: Nested) -> None:
-    """A model that is called twice is cut differently in each call; its weights are shared."""
-    nested.check_trained("functional", [0, [0, 0], [0, 1], 1], (0, 0), calls=2)
+CUTS = ([0, [0, 1], 1], [0, [1, 1], 1], [0, 1, 1])
 
 
-def test_stages_of_the_nested_model_are_the_beginning(nested: Nested, strategy: Any) -> None:
+@pytest.mark.parametrize(("kind", "stages", "devices"), [
+    *(pytest.param(kind, stages, (0, 1), id=f"{stages}-{kind}") for stages in CUTS for kind in KINDS),
+    pytest.param("functional", [0, [0, 0], [0, 1], 1], (0, 0), id="called-twice"),
+])  # fmt: skip
+def test_a_nested_model_is_cut_inside(keras: Keras, kind: str, stages: List[Any], devices: Sequence[int]) -> None:
+    """A pipeline that cuts a nested model, differently in each call of it, trains all of its layers."""
+    calls = len(stages) - 2
+    config = PLAIN.with_counts(1, len(INPUTS), stages=(0, 1), devices=devices, schedule="sequential")
+    column = np.array(INPUTS, np.float32)[:, np.newaxis]
+    with keras.scope(config):
+        model = nested(keras, kind, calls)
+        assign(model, stages)
+        keras.options(model, config)
+        keras.compile(model, config, loss=outputs_alone)
+        model.fit(column, column, batch_size=1, shuffle=False, verbose=0)
+
+    # The product of all weights is 1: the gradient of one is its uses times the inputs' sum, divided by itself.
+    starts = [(1.0, 1), (0.5, calls), (2.0, calls), (1.0, 1)]
+    expected = sorted(start - 0.125 * uses * sum(INPUTS) / start for start, uses in starts)
+    # Models list their layers in different orders.
+    check.equal(actual=sorted(scalars(model)), expected=expected, what="the sorted weights of the pipeline")
+
+
+def test_stages_of_the_nested_model_are_the_beginning(keras: Keras) -> None:
     """Stages that were set on the nested model itself are those that an assignment begins with."""
-    with strategy.scope():
-        model = nested.outer("functional")
+    with keras.scope(PLAIN):
+        model = nested(keras, "functional")
         inner = model.layers[2]
         assign(inner, [0, 1])
 
-    (assignment,) = [one for one in model.get_pipeline_stage_assignment() if one.is_nested_model]
-    first = stages_of(assignment.pipeline_stage_assignments)
+    first = stages_of(model.get_pipeline_stage_assignment())[1]
     check.equal(actual=first, expected=[0, 1], what="the stages that an assignment of the outer model begins with")
     model.reset_pipeline_stage_assignment()
     after = stages_of(inner.get_pipeline_stage_assignment())
@@ -161,10 +121,10 @@ def test_stages_of_the_nested_model_are_the_beginning(nested: Nested, strategy: 
 
 
 @pytest.mark.parametrize("stages", [[0, [1, 0], 1], [0, [0, None], 1], [0, [0, 2], 2]], ids=str)
-def test_stages_inside_follow_the_rules(nested: Nested, strategy: Any, stages: List[Any]) -> None:
+def test_stages_inside_follow_the_rules(keras: Keras, stages: List[Any]) -> None:
     """A layer inside has a stage, none reads from a later stage, and no stage is left out."""
-    with strategy.scope():
-        model = nested.outer("functional")
+    with keras.scope(PLAIN):
+        model = nested(keras, "functional")
 
     with check.raises(ValueError, match=r"[Pp]ipeline stage", what=f"the assignment {stages}"):
         assign(model, stages)

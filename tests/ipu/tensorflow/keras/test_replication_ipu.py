@@ -14,7 +14,20 @@ from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.run import RunConfig
 from ipu_conformance.targets import Inspector
 
-from .nets import KINDS, MLP, PLAIN, Keras, adam, check_mean_loss, check_trained, mean_losses, momentum
+from .nets import (
+    MLP,
+    PLAIN,
+    Fit,
+    Keras,
+    adam,
+    check_mean_loss,
+    check_trained,
+    each_fit,
+    mean_losses,
+    momentum,
+    outputs_alone,
+    scalars,
+)
 
 
 def replicated(iterations: int, replicas: int, base: RunConfig = PLAIN) -> RunConfig:
@@ -22,27 +35,19 @@ def replicated(iterations: int, replicas: int, base: RunConfig = PLAIN) -> RunCo
     return replace(base, device_iterations=iterations, replicas=replicas)
 
 
-@pytest.mark.ipus(8)
-@pytest.mark.parametrize(("name", "iterations", "replicas"), [
-    ("mlp", 3, 2), ("mlp", 5, 4), ("mlp", 4, 3), ("mlp", 1, 6), ("bn_convnet", 2, 4), ("residual", 3, 2),
-])  # fmt: skip
-def test_replicas_train_as_specified(keras: Keras, name: str, iterations: int, replicas: int) -> None:
-    """Replica r of step i trains on element i * R + r, and gradients are added up over replicas."""
-    keras.check_fit(replicated(iterations, replicas), name=name)
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_model_is_replicated(keras: Keras, kind: str) -> None:
-    """Sequential, Functional and subclassed models all train as specified on two replicas."""
-    keras.check_fit(replicated(3, 2), kind)
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
-def test_optimizers_keep_their_state_on_every_replica(keras: Keras, change: Any) -> None:
-    """Momentum and Adam train as specified on replicas: their state moves in step."""
-    keras.check_fit(change(replicated(3, 2)))
+@each_fit({
+    **{f"mlp-{iterations}-{replicas}": Fit(replicated(iterations, replicas))
+       for iterations, replicas in ((3, 2), (5, 4), (4, 3), (1, 6))},
+    "bn_convnet-2-4": Fit(replicated(2, 4), name="bn_convnet"),
+    "residual-3-2": Fit(replicated(3, 2), name="residual"),
+    "sequential": Fit(replicated(3, 2), "sequential"),
+    "subclassed": Fit(replicated(3, 2), "subclassed"),
+    "momentum": Fit(momentum(replicated(3, 2))),
+    "adam": Fit(adam(replicated(3, 2))),
+})  # fmt: skip
+def test_replicas_train_as_specified(keras: Keras, fit: Fit) -> None:
+    """Replica r of step i trains on element i * R + r, and gradients are added up: optimizers' states move in step."""
+    keras.check_fit(fit.config, fit.kind, fit.name)
 
 
 @pytest.mark.ipus(2)
@@ -60,8 +65,7 @@ def test_metrics_are_reduced_as_asked(keras: Keras, method: str) -> None:
     # A sum of replicas is off by as much as all together, which bounds the other ways too.
     bound = np.full(np.shape(want), bounds.sum())
     for times, name in enumerate(("loss", "twice_the_loss"), 1):
-        what = f"{name} of three replicas by {method}"
-        check_mean_loss(history[name][0], times * want, times * bound, what)
+        check_mean_loss(history[name][0], times * want, times * bound, f"{name} of three replicas by {method}")
 
 
 @pytest.mark.ipus(4)
@@ -124,22 +128,17 @@ def test_replicas_hold_identical_weights(keras: Keras, inspector: Inspector, cha
 
 @pytest.mark.ipus(4)
 @pytest.mark.parametrize("ipus", [2, 4])
-def test_a_model_follows_another_configuration(tf: Any, ipu: Any, configure: Any, ipus: int) -> None:
+def test_a_model_follows_another_configuration(keras: Keras, ipus: int) -> None:
     """A model that was trained on one IPU has as many replicas as the next configuration has IPUs."""
-    configure(1)
-    strategy = ipu.ipu_strategy.IPUStrategy()
-    data = tf.data.Dataset.from_tensor_slices((np.arange(1, 13, dtype=np.float32).reshape(12, 1),) * 2)
-    data = data.batch(1, drop_remainder=True)
-    with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
-        model.compile(tf.keras.optimizers.SGD(2.0**-7), loss=lambda labels, outputs: outputs)
-        model.fit(data.take(3), verbose=0)
-        configure(ipus)
-        model.fit(data, verbose=0)
+    fed = np.arange(1, 13, dtype=np.float32)[:, np.newaxis]
+    with keras.scope(PLAIN):
+        model = keras.tf.keras.Sequential([keras.scale()])
+        model.compile(keras.tf.keras.optimizers.SGD(2.0**-7), outputs_alone)
+        model.fit(fed[:3], fed[:3], batch_size=1, shuffle=False, verbose=0)
+        keras.configure(ipus)
+        model.fit(fed, fed, batch_size=1, shuffle=False, verbose=0)
 
-    updates, sums = 3 + 12 // ipus, 1 + 2 + 3 + 78
-    found = int(model.optimizer.iterations), float(model.get_weights()[0][0, 0])
-    expected = updates, 1 - sums * 2.0**-7
+    found, expected = (int(model.optimizer.iterations), scalars(model)), (3 + 12 // ipus, [1 - 2.0**-7 * (6 + 78)])
     check.equal(actual=found, expected=expected, what="the updates and the weight after a fit on each configuration")
 
 
