@@ -255,9 +255,11 @@ class Keras:
         return model
 
     def check_fit(self, config: RunConfig, kind: str = "functional", name: str = "mlp", **settings: Any) -> None:
-        """A net that is trained in one fit has the oracle's weights."""
+        """A net that is trained in one fit has the oracle's weights, and its optimizer has counted the updates."""
         __tracebackhide__ = True
-        check_trained(self.fit(config, kind, name, **settings), config, name)
+        trained = self.fit(config, kind, name, **settings)
+        check_trained(trained, config, name)
+        check.equal(actual=trained.updates, expected=config.device_iterations, what="the optimizer's count of updates")
 
     def trained(self, model: Any, net: Net = MLP, **seen: Any) -> Trained:
         """What a fit has left in a model, and what else was seen of it."""

@@ -131,24 +131,12 @@ def test_an_error_in_an_asynchronous_callback_reaches_fit(keras: Keras) -> None:
 
 @both_modes
 def test_the_history_has_the_last_step_of_every_epoch(keras: Keras, asynchronous: bool) -> None:
-    """History holds one number per epoch, the same in both modes."""
+    """History holds one number per epoch, the same in both modes; callbacks know the steps of an epoch."""
     losses = noted(keras, SIX, 3, asynchronous=False).losses
-    history = noted(keras, SIX, 3, asynchronous).history
+    told = noted(keras, SIX, 3, asynchronous)
 
-    check.equal(actual=[float(value) for value in history["loss"]], expected=losses[1::2], what="the loss by epoch")
-
-
-@both_modes
-def test_evaluation_calls_back_alike(keras: Keras, asynchronous: bool) -> None:
-    """Callbacks of evaluate follow the same rule."""
-    seen: List[int] = []
-    callback = keras.tf.keras.callbacks.LambdaCallback()
-    callback.on_test_batch_end = lambda batch, logs=None: seen.append(batch)
-    with keras.ready(SIX, steps_per_execution=3) as model:
-        model.set_asynchronous_callbacks(asynchronous)
-        model.evaluate(keras.dataset(SIX), callbacks=[callback], verbose=0)
-
-    check.equal(actual=seen, expected=[0, 1, 2, 3, 4, 5] if asynchronous else [2, 5], what="the steps that ended")
+    check.equal(actual=[*map(float, told.history["loss"])], expected=losses[1::2], what="the loss by epoch")
+    check.equal(actual=told.steps, expected=[6], what="the steps of an epoch in params")
 
 
 @both_modes
@@ -173,24 +161,20 @@ def test_asynchronous_callbacks_run_beside_the_training(keras: Keras) -> None:
 
 
 @pytest.mark.ipus(2)
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(("method", "replicas"), [("evaluate", 1), ("predict", 1), ("predict", 2)])
 @both_modes
-def test_prediction_calls_back_alike(keras: Keras, asynchronous: bool, replicas: int) -> None:
-    """Callbacks of predict get the outputs of an execution, or of each step with all its replicas."""
+def test_inference_calls_back_alike(keras: Keras, asynchronous: bool, method: str, replicas: int) -> None:
+    """Callbacks of evaluate and predict follow the same rule; outputs are those of all replicas' steps."""
     config = replace(SIX, replicas=replicas)
     seen: List[Tuple[int, Any]] = []
     callback = keras.tf.keras.callbacks.LambdaCallback()
-    callback.on_predict_batch_end = lambda batch, logs=None: seen.append((batch, np.asarray(logs["outputs"])))
+    callback.on_test_batch_end = callback.on_predict_batch_end = lambda batch, logs=None: seen.append((batch, logs))
     with keras.ready(config, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        whole = model.predict(keras.dataset(config), callbacks=[callback], verbose=0)
+        whole = getattr(model, method)(keras.dataset(config), callbacks=[callback], verbose=0)
 
-    ended, outputs = zip(*seen)
+    ended, logs = zip(*seen)
     check.equal(actual=ended, expected=(0, 1, 2, 3, 4, 5) if asynchronous else (2, 5), what="the steps that ended")
-    check.identical(actual=np.concatenate(outputs), expected=whole, what="the outputs of all steps")
-
-
-@both_modes
-def test_callbacks_know_the_number_of_steps(keras: Keras, asynchronous: bool) -> None:
-    """The parameters of callbacks hold the steps of an epoch on one replica."""
-    check.equal(actual=noted(keras, SIX, 3, asynchronous).steps, expected=[6], what="the steps of an epoch in params")
+    if method == "predict":
+        outputs = np.concatenate([np.asarray(each["outputs"]) for each in logs])
+        check.identical(actual=outputs, expected=whole, what="the outputs of all steps")

@@ -1,4 +1,4 @@
-"""Evaluation of Keras models: losses of the data, without a change of weights."""
+"""Evaluation and prediction with Keras models: losses and outputs of the data, without a change of weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .nets import MLP, PLAIN, Keras, check_mean_loss, mean_losses, still
 
 CONFIGS = {
     "plain": replace(PLAIN, device_iterations=4),
-    "replicated": replace(PLAIN, device_iterations=3, replicas=2),
+    "replicated": replace(PLAIN, device_iterations=4, replicas=2),
+    "replicated-4": replace(PLAIN, device_iterations=1, replicas=4),
     "pipelined": cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2),
     "pipelined-replicated": cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4, replicas=2), 2),
 }
@@ -79,13 +80,16 @@ def test_metrics_count_the_samples(keras: Keras, name: str) -> None:
     check.holds(near, f"The accuracy is {accuracy} where the last replica's samples give {share}.")
 
 
+@pytest.mark.ipus(2)
 @pytest.mark.parametrize("execution", [1, 2])
 def test_the_length_of_an_execution_changes_nothing(keras: Keras, execution: int) -> None:
-    """Any steps_per_execution that divides the steps gives the same loss."""
-    config = CONFIGS["plain"]
-    short = evaluated(keras, config, steps_per_execution=execution).metrics
+    """Any steps_per_execution that divides the steps gives the same losses and predictions."""
+    plain, replicated = CONFIGS["plain"], CONFIGS["replicated"]
+    losses, what = evaluated(keras, plain, steps_per_execution=execution).metrics, f"in executions of {execution}"
+    predictions = keras.predict(replicated, steps_per_execution=execution)
 
-    check.equal(actual=short, expected=evaluated(keras, config).metrics, what=f"a result in executions of {execution}")
+    check.equal(actual=losses, expected=evaluated(keras, plain).metrics, what=f"the losses {what}")
+    check.identical(actual=predictions, expected=keras.predict(replicated), what=f"the predictions {what}")
 
 
 def test_an_execution_divides_the_steps(keras: Keras) -> None:
@@ -134,3 +138,52 @@ def test_replicas_evaluate_with_the_statistics_of_the_first(keras: Keras, tf: An
     check.equal(actual=float(norm.moving_mean[0]), expected=1.0, what="the running mean of replica 0")
     expected = np.full(replicas, losses[0])
     check.identical(actual=losses, expected=expected, what="the loss by replica", because="it is that of replica 0")
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(("name", "kind"), [
+    *((name, "functional") for name in CONFIGS), ("plain", "sequential"), ("plain", "subclassed"),
+])  # fmt: skip
+def test_predictions_are_those_specified(keras: Keras, name: str, kind: str) -> None:
+    """predict returns the net's values for all samples, in the order of the data."""
+    keras.check_predictions(CONFIGS[name], kind)
+
+
+@pytest.mark.ipus(4)
+@each_config
+def test_a_model_may_have_several_outputs(keras: Keras, tf: Any, name: str) -> None:
+    """Every output comes back under its name with all samples."""
+    config = CONFIGS[name]
+    x = np.arange(8 * config.replicas, dtype=np.float32)[: 4 * config.replicas if config.stages else 4][:, None]
+    cut_between = (0, 1) if config.stages else ()
+    with keras.scope(config):
+        inputs = tf.keras.Input((1,))
+        with keras.stage_of(cut_between, 0):
+            one = tf.keras.layers.Lambda(lambda value: value + 1)(inputs)
+        with keras.stage_of(cut_between, 1):
+            two = tf.keras.layers.Lambda(lambda value: value * 2)(one)
+        model = tf.keras.Model(inputs, {"one": one, "two": two})
+        model.compile(steps_per_execution=len(x) // config.replicas)
+        if config.stages:
+            model.set_pipelining_options(4)
+        predicted = model.predict(x, batch_size=1, verbose=0)
+
+    check.equal(actual=sorted(predicted), expected=["one", "two"], what="the names of the outputs")
+    check.identical(actual=predicted["one"], expected=x + 1, what="output one of all samples")
+    check.identical(actual=predicted["two"], expected=2 * x + 2, what="output two of all samples")
+
+
+@pytest.mark.parametrize("form", ["arrays", "dataset", "dataset of tuples"])
+def test_inputs_may_come_alone(keras: Keras, tf: Any, form: str) -> None:
+    """predict takes arrays, data sets of inputs, and data sets of tuples whose first element is used."""
+    x = np.arange(6, dtype=np.float32)[:, None]
+    with keras.scope(PLAIN):
+        model = tf.keras.Sequential([tf.keras.layers.Lambda(lambda value: -value)])
+        model.compile(steps_per_execution=3)
+        data: Any = x
+        if form != "arrays":
+            data = tf.data.Dataset.from_tensor_slices(x if form == "dataset" else (x, x + 100))
+            data = data.batch(2, drop_remainder=True)
+        predicted = model.predict(data, batch_size=2 if form == "arrays" else None, verbose=0)
+
+    check.identical(actual=predicted, expected=-x, what="the predictions")

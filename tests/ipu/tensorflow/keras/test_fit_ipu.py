@@ -31,18 +31,11 @@ from .nets import (
 )
 
 METHODS = (
-    "set_pipelining_options",
-    "set_gradient_accumulation_options",
-    "set_replication_options",
-    "set_asynchronous_callbacks",
-    "set_infeed_queue_options",
-    "set_outfeed_queue_options",
-    "get_pipeline_stage_assignment",
-    "set_pipeline_stage_assignment",
-    "reset_pipeline_stage_assignment",
-    "print_pipeline_stage_assignment_summary",
-    "export_for_ipu_serving",
-)
+    "set_pipelining_options", "set_gradient_accumulation_options", "set_replication_options",
+    "set_asynchronous_callbacks", "set_infeed_queue_options", "set_outfeed_queue_options",
+    "get_pipeline_stage_assignment", "set_pipeline_stage_assignment", "reset_pipeline_stage_assignment",
+    "print_pipeline_stage_assignment_summary", "export_for_ipu_serving",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

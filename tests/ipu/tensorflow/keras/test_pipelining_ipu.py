@@ -43,9 +43,20 @@ def piped(
 
 def once(stages: int, count: int, name: str = "mlp", **changes: Any) -> Fit:
     """The fit of a net in stages with one update."""
-    devices = changes.pop("devices", ())
+    devices, settings = changes.pop("devices", ()), {key: changes.pop(key) for key in ("options",) if key in changes}
     config = piped(stages, count, name=name, **{"device_iterations": 1, **changes})
-    return Fit(replace(config, devices=devices), name=name)
+    return Fit(replace(config, devices=devices), name=name, settings=settings)
+
+
+def offloading(option: str) -> Fit:
+    """The fit of a net with an option that says where tensors are kept."""
+    return once(2, 4, options=lambda model: model.set_pipelining_options(4, **{option: True}))
+
+
+def both_options(model: Any) -> None:
+    """Set options of gradient accumulation, which are not used by a pipelined model, beside its own."""
+    model.set_pipelining_options(4)
+    model.set_gradient_accumulation_options(2)
 
 
 @each_fit({
@@ -61,6 +72,14 @@ def once(stages: int, count: int, name: str = "mlp", **changes: Any) -> Fit:
     "bn_convnet-many": once(2, 20, "bn_convnet", **MANY),
     "mean": Fit(piped(2, 4, accumulation_reduction="mean")),
     "running_mean": Fit(piped(2, 4, accumulation_reduction="running_mean")),
+    # Weights and the optimizer's state move once per run of the pipeline, after all micro-batches.
+    "momentum": Fit(momentum(piped(2, 4))),
+    "adam": Fit(adam(piped(2, 4))),
+    # Where tensors are kept has no influence on what is computed.
+    **{option: offloading(option) for option in (
+        "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
+        "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights")},
+    "options-of-accumulation": once(2, 4, options=both_options),
     # Two stages share an IPU.
     "devices-0-1-0": once(3, 6, devices=(0, 1, 0)),
     "devices-0-1-1": once(3, 6, devices=(0, 1, 1)),
@@ -77,18 +96,7 @@ def once(stages: int, count: int, name: str = "mlp", **changes: Any) -> Fit:
 })  # fmt: skip
 def test_a_pipeline_trains_as_specified(keras: Keras, fit: Fit) -> None:
     """Every net and kind of model, cut and placed in any way, learns the oracle's weights under every schedule."""
-    keras.check_fit(fit.config, fit.kind, fit.name)
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("change", [momentum, adam], ids=["momentum", "adam"])
-def test_optimizers_take_one_step_per_run(keras: Keras, change: Any) -> None:
-    """Weights and the optimizer's state move once per run of the pipeline, after all micro-batches."""
-    config = change(piped(2, 4))
-    trained = keras.fit(config)
-
-    check_trained(trained, config)
-    check.equal(actual=trained.updates, expected=2, what="the optimizer's count after two runs of the pipeline")
+    keras.check_fit(fit.config, fit.kind, fit.name, **fit.settings)
 
 
 @pytest.mark.ipus(2)
@@ -113,17 +121,6 @@ def test_an_inference_run_fills_the_pipeline(
     )
     with keras.ready(config, steps_per_execution=execution) as model, nullcontext() if accepted else refused:
         check_outputs(model.predict(keras.dataset(feed), verbose=0), feed)
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("option", [
-    "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
-    "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
-])  # fmt: skip
-def test_offloading_changes_no_bit(keras: Keras, option: str) -> None:
-    """Where tensors are kept has no influence on what is computed."""
-    chosen = {option: True}
-    keras.check_fit(piped(2, 4, device_iterations=1), options=lambda model: model.set_pipelining_options(4, **chosen))
 
 
 @pytest.mark.ipus(2)
@@ -208,15 +205,3 @@ def test_a_subclassed_model_may_be_built_by_its_data(keras: Keras, tf: Any, buil
     # Four times the gradient 2 * w1 * w2 * w2 = 2 at weights of 1, times the rate: exactly 1.
     check.equal(actual=scalars(model), expected=[0.0, 0.0], what="the weights of both stages")
     check.equal(actual=stages_of(model), expected=[0, 1], what="the stages of both layers")
-
-
-@pytest.mark.ipus(2)
-def test_a_pipeline_accumulates_by_its_own_options(keras: Keras) -> None:
-    """The options of gradient accumulation are not used by a pipelined model."""
-    config = piped(2, 4, device_iterations=1)
-
-    def both(model: Any) -> None:
-        keras.options(model, config)
-        model.set_gradient_accumulation_options(2)
-
-    keras.check_fit(config, options=both)

@@ -13,6 +13,7 @@ import pytest
 
 from ipu_conformance import check
 from ipu_conformance.nets import Data, distinct_micro_batches
+from ipu_conformance.run import RunConfig
 
 from ...training import cut
 from .nets import MLP, PLAIN, Keras, adam, check_trained, momentum, stages_of
@@ -84,18 +85,14 @@ def test_a_whole_model_is_saved_and_restored(tf: Any, saved: Any, name: str, for
 
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_model_with_statistics_is_saved_after_replicas(
-    tf: Any, ipu: Any, configure: Any, tmp_path: Path, form: str
-) -> None:
+def test_a_model_with_statistics_is_saved_after_replicas(keras: Keras, tf: Any, tmp_path: Path, form: str) -> None:
     """A model whose replicas have kept statistics is saved with those of the device, and can be loaded."""
-    configure(2)
-    with ipu.ipu_strategy.IPUStrategy().scope():
+    samples = np.arange(24, dtype=np.float32).reshape(8, 3) % 5
+    with keras.scope(CONFIGS["replicated"]):
         layers = [tf.keras.Input((3,)), tf.keras.layers.Dense(2), tf.keras.layers.BatchNormalization()]
         model = tf.keras.Sequential(layers)
         model.compile(tf.keras.optimizers.SGD(0.125), "mse", steps_per_execution=2)
-        samples = np.arange(24, dtype=np.float32).reshape(8, 3) % 5
-        data = tf.data.Dataset.from_tensor_slices((samples, samples[:, :2])).batch(2, drop_remainder=True)
-        model.fit(data, verbose=0)
+        model.fit(samples, samples[:, :2], batch_size=2, shuffle=False, verbose=0)
         model.save(str(tmp_path / FORMATS[form]))
 
     weights = model.get_weights()
@@ -110,22 +107,36 @@ def halves(keras: Keras, config: Any) -> List[Any]:
     return [keras.dataset(one, part) for part in parts]
 
 
+TWO_STEPS = replace(PLAIN, device_iterations=2, replicas=2, steps=2)
+STAGED = replace(CONFIGS["pipelined"], stages=(0, 0, 0, 0, 0, 1, 1), steps=2)
+"""Stages that are not those of an even cut."""
+
+
 @pytest.mark.ipus(2)
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_loaded_model_belongs_to_the_scope(keras: Keras, tf: Any, tmp_path: Path, form: str) -> None:
-    """A model that is loaded in a strategy's scope trains on the IPU from where it was."""
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [(TWO_STEPS, "functional"), (STAGED, "sequential"), (STAGED, "functional")],
+    ids=["replicated", "staged-sequential", "staged-functional"],
+)
+def test_a_loaded_model_belongs_to_the_scope(
+    keras: Keras, tf: Any, tmp_path: Path, config: RunConfig, kind: str, form: str
+) -> None:
+    """A model that is loaded in a scope trains on from where it was, with the stages and options of the saved one."""
     path = str(tmp_path / FORMATS[form])
-    config = replace(PLAIN, device_iterations=2, replicas=2, steps=2)
-    if form != "saved-model":  # Keras does not restore the state of an optimizer from one
+    if form != "saved-model" and not config.stages:  # Keras does not restore the state of an optimizer from one
         config = momentum(config)
     first, second = halves(keras, config)
-    with keras.ready(config) as model:
+    with keras.ready(config, kind) as model:
         model.fit(first, verbose=0)
         model.save(path)
         restored = tf.keras.models.load_model(path)
+        stages = [stages_of(each) for each in (model, restored)]
         keras.compile(restored, config, optimizer=restored.optimizer)
         restored.fit(second, verbose=0)
 
+    check.equal(actual=set(stages[0]), expected={0, 1} if config.stages else {None}, what="the saved stages")
+    check.equal(actual=stages[1], expected=stages[0], what="the stages of the loaded model")
     check_trained(keras.trained(restored), config)
 
 
@@ -217,31 +228,6 @@ def test_json_names_the_class_that_the_user_knows(keras: Keras) -> None:
     check.equal(actual=described["class_name"], expected=expected["class_name"], what="the class of the model in JSON")
     layers = [[layer["class_name"] for layer in each["config"]["layers"]] for each in (described, expected)]
     check.equal(actual=layers[0], expected=layers[1], what="the classes of the layers in JSON")
-
-
-STAGED = replace(CONFIGS["pipelined"], stages=(0, 0, 0, 0, 0, 1, 1), steps=2)
-"""Stages that are not those of an even cut."""
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("kind", ["sequential", "functional"])
-@pytest.mark.parametrize("form", FORMATS)
-def test_stages_and_options_are_saved(keras: Keras, tf: Any, tmp_path: Path, form: str, kind: str) -> None:
-    """A loaded model has the stages and the options of the saved one, and goes on as a pipeline."""
-    path = str(tmp_path / FORMATS[form])
-    first, second = halves(keras, STAGED)
-    with keras.ready(STAGED, kind) as model:
-        before = stages_of(model)
-        model.fit(first, verbose=0)
-        model.save(path)
-        restored = tf.keras.models.load_model(path)
-        after = stages_of(restored)
-        keras.compile(restored, STAGED, optimizer=restored.optimizer)
-        restored.fit(second, verbose=0)
-
-    check.equal(actual=sorted(set(before)), expected=[0, 1], what="the stages of the saved model")
-    check.equal(actual=after, expected=before, what="the stages of the loaded model")
-    check_trained(keras.trained(restored), STAGED)
 
 
 def test_predictions_of_a_restored_model_are_the_same(keras: Keras, tf: Any, tmp_path: Path) -> None:

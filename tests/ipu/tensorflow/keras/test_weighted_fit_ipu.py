@@ -5,7 +5,6 @@ Models are chains of layers with one weight each, whose losses are their outputs
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
-from .nets import PLAIN, Keras
+from .nets import PLAIN, Keras, outputs_alone, scalars
 
 STARTS = {"one": 1.0, "two": 2.0}
 """The weights of the two layers that have one."""
@@ -40,23 +39,15 @@ def samples(config: RunConfig) -> Tuple[np.ndarray, Dict[str, np.ndarray]]:
     return x, {"one": number % 3 + 1.0, "two": 4.0 - 2 * (number % 2) - (number % 3 == 0)}
 
 
-def chain(keras: Keras, stages: Tuple[int, ...], value: Any) -> Dict[str, Any]:
-    """What two layers of one weight make of a value, by their names; a layer without any is between them."""
-    make = keras.tf.keras.layers
-    layers = {
-        name: make.Dense(1, use_bias=False, kernel_initializer=keras.tf.constant_initializer(start), name=name)
-        for name, start in STARTS.items()
-    }
+def chain(keras: Keras, stages: Tuple[int, ...]) -> Tuple[Any, Dict[str, Any]]:
+    """An input and what two layers of one weight make of it, by their names; one without any is between them."""
+    inputs = value = keras.tf.keras.Input((1,))
+    one, two = (keras.scale(start, name=name) for name, start in STARTS.items())
     values = {}
-    for number, layer in enumerate((layers["one"], make.Activation("linear", name="between"), layers["two"])):
-        with keras.stage(stages[number]) if stages else contextlib.nullcontext():
+    for number, layer in enumerate((one, keras.tf.keras.layers.Activation("linear", name="between"), two)):
+        with keras.stage_of(stages, number):
             values[layer.name] = value = layer(value)
-    return {name: values[name] for name in STARTS}
-
-
-def outputs_alone(labels: Any, outputs: Any) -> Any:
-    """A loss that is the output of a sample."""
-    return outputs[:, 0]
+    return inputs, {name: values[name] for name in STARTS}
 
 
 def expected(config: RunConfig) -> Tuple[List[float], Dict[str, np.ndarray]]:
@@ -85,12 +76,8 @@ def test_samples_outputs_and_rates_count_as_asked(keras: Keras, mode: str) -> No
     x, counting = samples(config)
     column = x.astype(np.float32)[:, None]
     with keras.scope(config):
-        inputs = api.Input((1,))
-        model = api.Model(inputs, chain(keras, config.stages, inputs))
-        losses = dict.fromkeys(STARTS, outputs_alone)
-        model.compile(
-            api.optimizers.SGD(1.0), losses, loss_weights=SHARES, steps_per_execution=config.gradient_accumulation
-        )
+        model = api.Model(*chain(keras, config.stages))
+        keras.compile(model, config, dict.fromkeys(STARTS, outputs_alone), loss_weights=SHARES)
         keras.options(model, config)
         history = model.fit(
             column,
@@ -104,8 +91,7 @@ def test_samples_outputs_and_rates_count_as_asked(keras: Keras, mode: str) -> No
         ).history
 
     weights, by_epoch = expected(config)
-    found = [weight.item() for weight in model.get_weights()]
-    check.equal(actual=found, expected=weights, what="the weights after three epochs")
+    check.equal(actual=scalars(model), expected=weights, what="the weights after three epochs")
     for name, values in by_epoch.items():
         seen = np.asarray(history.get(name), np.float32)
         check.equal(actual=len(seen), expected=len(RATES), what=f"the number of epochs with a {name}")
@@ -120,16 +106,16 @@ def test_classes_count_as_asked(keras: Keras, mode: str) -> None:
     number = np.arange(config.gradient_accumulation * config.replicas)
     x = (1.0 + number % 7).astype(np.float32)[:, None]
     with keras.scope(config):
-        inputs = api.Input((1,))
-        model = api.Model(inputs, chain(keras, config.stages, inputs)["two"])
-        model.compile(api.optimizers.SGD(RATES[0]), outputs_alone, steps_per_execution=config.gradient_accumulation)
+        inputs, outputs = chain(keras, config.stages)
+        model = api.Model(inputs, outputs["two"])
+        keras.compile(model, config, outputs_alone, optimizer=api.optimizers.SGD(RATES[0]))
         keras.options(model, config)
         model.fit(x, number % 3, class_weight=counting, batch_size=1, shuffle=False, verbose=0)
 
     total = RATES[0] * sum(counting[index % 3] * value for index, value in enumerate(x[:, 0].tolist()))
     one, two = STARTS.values()
-    found = [weight.item() for weight in model.get_weights()]
-    check.equal(actual=found, expected=[one - total * two, two - total * one], what="the weights after one update")
+    expected_weights = [one - total * two, two - total * one]
+    check.equal(actual=scalars(model), expected=expected_weights, what="the weights after one update")
 
 
 @pytest.mark.ipus(4)
@@ -146,7 +132,7 @@ def test_masks_pass_from_layer_to_layer(keras: Keras, tf: Any, stages: Tuple[int
     with keras.scope(config):
         value = inputs = tf.keras.Input((8, 1))
         for number, layer in enumerate(layers):
-            with keras.stage(number) if stages else contextlib.nullcontext():
+            with keras.stage_of(stages, number):
                 value = layer(value)
         model = tf.keras.Model(inputs, value)
         model.compile(steps_per_execution=6)
@@ -169,9 +155,8 @@ def test_an_execution_of_many_steps_is_one_of_few_repeated(keras: Keras, tf: Any
     seen: List[float] = []
     callback = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(logs["loss"]))
     with keras.scope(LONG):
-        dense = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
-        model = tf.keras.Sequential([dense])
-        model.compile(tf.keras.optimizers.SGD(2.0**-9), outputs_alone, steps_per_execution=steps)
+        model = tf.keras.Sequential([keras.scale()])
+        keras.compile(model, LONG, outputs_alone, optimizer=tf.keras.optimizers.SGD(2.0**-9))
         first = model.fit(x, x, batch_size=1, shuffle=False, verbose=0).history["loss"]
         model.set_asynchronous_callbacks(True)
         model.fit(x, x, batch_size=1, shuffle=False, callbacks=[callback], verbose=0)
@@ -182,7 +167,7 @@ def test_an_execution_of_many_steps_is_one_of_few_repeated(keras: Keras, tf: Any
     losses = (weights[:-1] * by_step[:, -1]).reshape(2, steps)
     means = np.cumsum(losses, axis=1, dtype=np.float32) / np.arange(1, steps + 1, dtype=np.float32)
     check.equal(actual=int(model.optimizer.iterations), expected=2 * steps, what="the updates of two executions")
-    check.equal(actual=model.get_weights()[0].item(), expected=float(weights[-1]), what="the weight")
+    check.equal(actual=scalars(model), expected=[float(weights[-1])], what="the weight")
     check.identical(actual=np.asarray(first, np.float32), expected=means[0, -1:], what="the loss of the first fit")
     check.identical(actual=np.asarray(seen, np.float32), expected=means[1], what="the running loss by step")
     check.identical(actual=predicted, expected=(weights[-1] * x).astype(np.float32), what="the predictions")

@@ -47,15 +47,6 @@ LEGACY = {
 """The older generation, the only one of TensorFlow 2.6, adds the epsilon of some rules to the root."""
 
 
-@pytest.mark.parametrize("rule", LEGACY)
-def test_an_older_optimizer_steps_as_specified(runs: Runs, rule: str) -> None:
-    """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them."""
-    config = replace(STEPS, optimizer=LEGACY[rule])
-
-    runs.compare("linear", config, ["losses", "weights"], generation="legacy")
-    runs.compare_state("linear", config, generation="legacy")
-
-
 ADDONS = {
     "sgd": optimizer("sgd"),
     "sgd-momentum": optimizer("sgd", momentum=0.75, rate_in_velocity=True),
@@ -69,15 +60,19 @@ ADDONS = {
 """The optimizers of graphcore/ipu_tensorflow_addons ``ipu_tensorflow_addons/keras/optimizers``."""
 
 
-@pytest.mark.parametrize("rule", ADDONS)
-def test_an_optimizer_of_the_add_ons_steps_as_specified(runs: Runs, rule: str) -> None:
-    """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them."""
-    pytest.importorskip("ipu_tensorflow_addons", reason="the vendor's package of add-ons is not installed")
-    config = replace(STEPS, optimizer=ADDONS[rule])
+STEPPING = [("legacy", rule) for rule in LEGACY] + [("addons", rule) for rule in ADDONS]
 
-    runs.compare("linear", config, ["losses", "weights"], generation="addons")
+
+@pytest.mark.parametrize(("generation", "rule"), STEPPING)
+def test_an_optimizer_steps_as_specified(runs: Runs, generation: str, rule: str) -> None:
+    """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them."""
+    if generation == "addons":
+        pytest.importorskip("ipu_tensorflow_addons", reason="the vendor's package of add-ons is not installed")
+    config = replace(STEPS, optimizer={"legacy": LEGACY, "addons": ADDONS}[generation][rule])
+
+    runs.compare("linear", config, ["losses", "weights"], generation=generation)
     if rule != "sgd":
-        runs.compare_state("linear", config, generation="addons")
+        runs.compare_state("linear", config, generation=generation)
 
 
 RATES = {
