@@ -20,6 +20,7 @@ SIX = replace(PLAIN, device_iterations=6)
 OPTIONS = {
     "plain": PLAIN,
     "replicated": replace(PLAIN, replicas=2),
+    "replicated-accumulating": PLAIN.with_counts(4, 3, 2),
     "accumulating": replace(PLAIN, device_iterations=2, gradient_accumulation=3),
     "pipelined": cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2),
 }
@@ -36,6 +37,7 @@ class Noted(NamedTuple):
     threads: List[Any]
     steps: List[int]
     history: Dict[str, List[float]]
+    weights: List[np.ndarray]
 
     def numbers(self, event: str) -> List[int]:
         """The numbers of one kind of event."""
@@ -46,7 +48,7 @@ def noted(keras: Keras, config: RunConfig, execution: int, asynchronous: bool) -
     """What a callback that takes its time at the end of a step is told."""
 
     def run() -> Noted:
-        told = Noted([], [], [], [], {})
+        told = Noted([], [], [], [], {}, [])
 
         class Noting(keras.tf.keras.callbacks.Callback):  # type: ignore[name-defined]
             def on_train_begin(self, logs: Any = None) -> None:
@@ -68,6 +70,7 @@ def noted(keras: Keras, config: RunConfig, execution: int, asynchronous: bool) -
             model.set_asynchronous_callbacks(asynchronous)
             fitted = model.fit(keras.dataset(config), callbacks=[Noting()], epochs=2, verbose=0)
         told.history.update(fitted.history)
+        told.weights.extend(model.get_weights())
         return told
 
     told: Noted = keras.once(("callbacks", config, execution, asynchronous), run)
@@ -109,12 +112,14 @@ def test_asynchronous_callbacks_get_the_logs_of_their_step(keras: Keras, name: s
 @pytest.mark.ipus(2)
 @each_option
 def test_synchronous_callbacks_get_the_last_step(keras: Keras, name: str) -> None:
-    """The logs of an execution are those that asynchronous callbacks see for its last step."""
+    """The logs of an execution are those that asynchronous callbacks see for its last step; weights are the same."""
     config = OPTIONS[name]
     steps = config.device_iterations * config.gradient_accumulation
-    every, last = (noted(keras, config, steps, asynchronous).losses for asynchronous in (True, False))
+    every, last = (noted(keras, config, steps, asynchronous) for asynchronous in (True, False))
 
-    check.equal(actual=last, expected=every[steps - 1 :: steps], what="the losses after each of two executions")
+    check.equal(actual=last.losses, expected=every.losses[steps - 1 :: steps], what="the losses after each execution")
+    for number, (weight, other) in enumerate(zip(last.weights, every.weights)):
+        check.identical(actual=weight, expected=other, what=f"weight {number} of the model")
 
 
 def test_an_error_in_an_asynchronous_callback_reaches_fit(keras: Keras) -> None:
