@@ -82,13 +82,6 @@ def test_a_net_trains_as_specified(keras: Keras, fit: Fit) -> None:
     keras.check_fit(fit.config, fit.kind, fit.name, **fit.settings)
 
 
-def test_the_history_holds_the_mean_loss(keras: Keras) -> None:
-    """The loss of an epoch is the mean over its steps."""
-    means, bounds = mean_losses(PLAIN)
-
-    check_mean_loss(keras.fit(PLAIN).history["loss"], means[-1], bounds[-1], "the loss of the epoch")
-
-
 @pytest.mark.parametrize("execution", [4, 100])
 def test_a_longer_execution_is_cut_with_a_warning(keras: Keras, said: Any, execution: int) -> None:
     """steps_per_execution larger than the number of steps is cut to it."""

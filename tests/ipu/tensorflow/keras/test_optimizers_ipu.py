@@ -115,6 +115,9 @@ WAYS = {
        for word, legacy in GENERATIONS.items() for replicas in (1, 2)},
     **{f"IpuOptimizer-{word}": Way(lambda tf, optimizers, inner: optimizers.IpuOptimizer(inner), {"legacy": legacy})
        for word, legacy in GENERATIONS.items()},
+    **{f"tensorflow-1-{replicas}": Way(
+        lambda tf, optimizers, inner: tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM), {"replicas": replicas})
+       for replicas in (1, 2)},
     # The mean over replicas of what fit has added up is the sum.
     **{f"CrossReplicaOptimizer-{word}-{replicas}": Way(
         lambda tf, optimizers, inner: optimizers.CrossReplicaOptimizer(inner),
@@ -141,14 +144,6 @@ def test_a_wrapper_leaves_updates_to_its_optimizer(fit: Any, name: str) -> None:
     wrap, settings, applied = WAYS[name]
 
     check_descent(fit(wrap, **settings), applied(over_replicas(settings.get("replicas", 1))))
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_optimizers_of_tensorflow_1_train(fit: Any, replicas: int) -> None:
-    """An optimizer of TensorFlow 1 trains a Keras model, with the sums over replicas."""
-    model = fit(lambda tf, optimizers, inner: tf.compat.v1.train.MomentumOptimizer(RATE, MOMENTUM), replicas)
-
-    check.equal(actual=scalars(model), expected=[descent(over_replicas(replicas))], what="the weight")
 
 
 def test_a_function_takes_the_mean(tf: Any, ipu: Any, strategy_on: Any, optimizers: Any) -> None:

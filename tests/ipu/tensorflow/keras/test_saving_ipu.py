@@ -23,7 +23,7 @@ CONFIGS = {
     "replicated": replace(PLAIN, replicas=2),
     "pipelined": cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2),
 }
-WEIGHTS = {"tf": "weights", "h5": "weights.h5"}
+WEIGHTS = {"tf": "weights", "h5-weights": "weights.h5"}
 FORMATS = {"saved-model": "model", "h5": "model.h5", "keras": "model.keras"}
 
 
@@ -61,26 +61,19 @@ def check_weights(model: Any, expected: List[np.ndarray]) -> None:
 
 
 @pytest.mark.ipus(2)
+@pytest.mark.parametrize("form", [*WEIGHTS, *FORMATS])
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("form", WEIGHTS)
-def test_weights_are_saved_and_restored(keras: Keras, saved: Any, name: str, form: str) -> None:
-    """A model restored from saved weights holds the bits that the device had after training."""
+def test_a_whole_model_is_saved_and_restored(keras: Keras, saved: Any, name: str, form: str) -> None:
+    """Saved weights are restored with the device's bits, and a saved model outside any scope too."""
     folder, weights = saved(name)
-    with keras.scope(CONFIGS[name]):
-        restored = keras.build(seed=5)
-        restored.load_weights(str(folder / WEIGHTS[form]))
+    if form in FORMATS:
+        restored = keras.tf.keras.models.load_model(str(folder / FORMATS[form]))
+    else:
+        with keras.scope(CONFIGS[name]):
+            restored = keras.build(seed=5)
+            restored.load_weights(str(folder / WEIGHTS[form]))
 
     check_weights(restored, weights)
-
-
-@pytest.mark.ipus(2)
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_whole_model_is_saved_and_restored(tf: Any, saved: Any, name: str, form: str) -> None:
-    """A saved model can be loaded with the device's weights, outside any scope too."""
-    folder, weights = saved(name)
-
-    check_weights(tf.keras.models.load_model(str(folder / FORMATS[form])), weights)
 
 
 @pytest.mark.ipus(2)

@@ -51,6 +51,25 @@ def remembered(workload: str) -> Callable[[Any], Watched]:
     return functools.lru_cache(maxsize=None)(functools.partial(run, workload))
 
 
+class Data(NamedTuple):
+    """What a run begins with and takes: initial weights, batches in their order, and test images."""
+
+    initial: List[np.ndarray]
+    batches: List[Tuple[np.ndarray, np.ndarray]]
+    tests: np.ndarray
+
+
+def taken(workload: str, settings: Any, updates: int) -> Data:
+    """The data of so many updates, from the workload without a device."""
+    job = importlib.import_module(f"ipu_conformance.workloads.{workload}.training").job_of(settings)
+    sets = importlib.import_module("ipu_conformance.workloads.keras.data")
+    batches = sets.training_set(job.data.train, settings.batch_size, settings.seed).take(updates)
+    ((tests, _),) = sets.test_set(job.data.test, settings.test_size).as_numpy_iterator()
+    weights = [np.array(value) for value in job.build().get_weights()]
+    importlib.import_module("tensorflow").keras.backend.clear_session()
+    return Data(weights, list(batches.as_numpy_iterator()), tests)
+
+
 def check_near(actual: Any, reference: Tuple[np.ndarray, ArrayTolerance], what: str) -> None:
     """What the device gives is that of the reference."""
     __tracebackhide__ = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -33,6 +33,7 @@ from .dumped import (
     remembered,
     run,
     shared,
+    taken,
     weights_of,
 )
 
@@ -85,24 +86,8 @@ def reordered(weights: Sequence[np.ndarray], seed: int, *, back: bool = False) -
     return changed
 
 
-class Data(NamedTuple):
-    """What a run begins with and takes: initial weights, batches in their order, and test images."""
-
-    initial: List[np.ndarray]
-    batches: List[Tuple[np.ndarray, np.ndarray]]
-    tests: np.ndarray
-
-
-@functools.lru_cache(maxsize=None)
-def taken() -> Data:
-    """The data of a run, from the workload without a device."""
-    from ipu_conformance.workloads.keras.data import test_set, training_set
-    from ipu_conformance.workloads.keras_cifar10.training import job_of
-
-    job = job_of(SHORT)
-    batches = training_set(job.data.train, SHORT.batch_size, SHORT.seed).take(SHORT.epochs * SHORT.steps)
-    ((tests, _),) = test_set(job.data.test, SHORT.test_size).as_numpy_iterator()
-    return Data(job.build().get_weights(), list(batches.as_numpy_iterator()), tests)
+data = functools.lru_cache(maxsize=None)(lambda: taken("keras_cifar10", SHORT, SHORT.epochs * SHORT.steps))
+"""What a run begins with and takes."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -117,7 +102,7 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
     from ipu_conformance.workloads.keras_cifar10.training import job_of
 
     job = job_of(SHORT)
-    initial, batches, tests = taken()
+    initial, batches, tests = data()
 
     def runs(dtype: str, orders: Sequence[Optional[int]]) -> List[Tuple[np.ndarray, ...]]:
         before = tf.keras.backend.floatx()
@@ -182,7 +167,7 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
     """Losses of epochs, trained weights and probabilities are those of the programs that the device was given."""
     settings, (result, programs) = WAYS[way], runs(WAYS[way])
     training, testing = (graph_of(program) for program in programs)
-    initial, batches, tests = taken()
+    initial, batches, tests = data()
     names = weights_of(testing)
     held = {**dict(zip(names, initial)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
     told = TELLING.get(settings.approach, of_estimator)(settings, training, held, shared(batches, settings.micro_batch))

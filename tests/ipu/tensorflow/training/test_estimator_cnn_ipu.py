@@ -47,7 +47,7 @@ def test_the_executed_dumps_are_what_the_device_did(tmp_path: Path) -> None:
 
     (losses, result), programs = watched(both)
     trained, tested = (graph_of(program) for program in programs)
-    initial, batches, tests = pictures.taken()
+    initial, batches, tests = pictures.data()
     names = weights_of(tested)
     told = executed(trained, dict(zip(names, initial)), batches)
     end = told.variables[0]

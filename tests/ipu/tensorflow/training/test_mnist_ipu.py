@@ -16,7 +16,7 @@ from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
 
 from ...training import native_reference
-from .dumped import RATE, Watched, check_near, check_told, epochs, graph_of, remembered, run, shared, weights_of
+from .dumped import RATE, Watched, check_near, check_told, epochs, graph_of, remembered, run, shared, taken, weights_of
 
 SHORT = Settings(
     epochs=2, steps_per_epoch=6, steps_per_execution=3, train_size=100, test_size=40, batch_size=12, learning_rate=0.125
@@ -42,21 +42,8 @@ def runs() -> Runs:
     return remembered("keras_mnist")
 
 
-@functools.lru_cache(maxsize=None)
-def inputs() -> Tuple[Any, ...]:
-    """The initial weights of a run, its batches in order and its test images, from the workload without a device."""
-    import tensorflow as tf
-
-    from ipu_conformance.workloads.keras.data import test_set, training_set
-    from ipu_conformance.workloads.keras_mnist.training import job_of
-
-    job = job_of(SHORT)
-    taken = training_set(job.data.train, SHORT.batch_size, SHORT.seed).take(SHORT.epochs * SHORT.steps_per_epoch)
-    batches = [(images.reshape(len(labels), -1), labels) for images, labels in taken.as_numpy_iterator()]
-    ((tests, _),) = test_set(job.data.test, SHORT.test_size).as_numpy_iterator()
-    weights = [np.array(value) for value in job.build().get_weights()]
-    tf.keras.backend.clear_session()
-    return weights, batches, tests.reshape(SHORT.test_size, -1)
+data = functools.lru_cache(maxsize=None)(lambda: taken("keras_mnist", SHORT, SHORT.epochs * SHORT.steps_per_epoch))
+"""What a run begins with and takes."""
 
 
 def specified(dtype: str, order: int = -1) -> List[np.ndarray]:
@@ -64,7 +51,7 @@ def specified(dtype: str, order: int = -1) -> List[np.ndarray]:
 
     With an order of pixels and hidden units the mathematics stays the same and the roundings do not.
     """
-    weights, batches, tests = inputs()
+    weights, batches, tests = data()
     pixels, units = np.arange(weights[0].shape[0]), np.arange(weights[0].shape[1])
     if order >= 0:
         random = np.random.default_rng(order)
@@ -81,7 +68,7 @@ def specified(dtype: str, order: int = -1) -> List[np.ndarray]:
 
     losses = []
     for images, labels in batches:
-        images = images.astype(dtype)[:, pixels]
+        images = images.reshape(len(labels), -1).astype(dtype)[:, pixels]
         hidden, probabilities = forward(images)
         rows = np.arange(len(labels))
         losses.append(-np.log(probabilities[rows, labels]).mean())
@@ -93,7 +80,7 @@ def specified(dtype: str, order: int = -1) -> List[np.ndarray]:
         out_bias = out_bias - rate * backward.sum(axis=0)
         kernel = kernel - rate * (images.T @ inner)
         bias = bias - rate * inner.sum(axis=0)
-    _, probabilities = forward(tests.astype(dtype)[:, pixels])
+    _, probabilities = forward(tests.reshape(len(tests), -1).astype(dtype)[:, pixels])
     back, straight = np.argsort(pixels), np.argsort(units)
     means = np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1)
     weights = kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias
@@ -131,10 +118,10 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
     """Losses and accuracies of epochs, trained weights and probabilities are those of the device's own programs."""
     settings, (result, programs) = WAYS[way], runs(WAYS[way])
     training, testing = (graph_of(program) for program in programs)
-    weights, batches, tests = inputs()
+    weights, batches, tests = data()
     names = weights_of(testing)
     size = settings.batch_size // settings.replicas
-    elements = shared([(images.reshape(-1, 28, 28, 1), labels) for images, labels in batches], size)
+    elements = shared(batches, size)
     held = {**dict(zip(names, weights)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
     told = list(epochs(training, held, elements, settings.epochs))
 
@@ -144,7 +131,7 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
         expected=accuracies.astype(np.float32),
         what="the share that is recognised in each epoch",
     )
-    parts = tests.reshape(-1, settings.test_batch, 28, 28, 1)
+    parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
     check_told(result, (losses, told[-1].variables[0]), testing, parts, names, noise())
 
 
