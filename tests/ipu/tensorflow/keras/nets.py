@@ -261,6 +261,11 @@ class Keras:
         check_trained(trained, config, name)
         check.equal(actual=trained.updates, expected=config.device_iterations, what="the optimizer's count of updates")
 
+    def check_trained(self, model: Any, config: RunConfig) -> None:
+        """A model of the usual net has the oracle's weights."""
+        __tracebackhide__ = True
+        check_trained(self.trained(model), config)
+
     def trained(self, model: Any, net: Net = MLP, **seen: Any) -> Trained:
         """What a fit has left in a model, and what else was seen of it."""
         known = self.known(model, net)
@@ -355,3 +360,10 @@ def check_mean_loss(actual: Any, expected_mean: Any, bound: Any, what: str) -> N
     origin = "the mean of the losses' tolerances and one rounding of float32 for each loss"
     allowed = run_tolerance.ArrayTolerance(np.asarray(bound), float(np.max(bound)), origin)
     check.close(actual=np.asarray(actual, np.float64), expected=expected_mean, tolerance=allowed, what=what)
+
+
+def check_losses(actual: Any, config: RunConfig, what: str, place: Any = (-1, -1)) -> None:
+    """A mean loss over steps is the oracle's: unless another place is given, the last replica's over all steps."""
+    __tracebackhide__ = True
+    means, bounds = mean_losses(config)
+    check_mean_loss(actual, means[place], bounds[place], what)

@@ -13,22 +13,7 @@ from ipu_conformance import check
 from ipu_conformance.nets import distinct_micro_batches
 from ipu_conformance.run import RunConfig
 
-from .nets import (
-    KINDS,
-    MLP,
-    PLAIN,
-    Fit,
-    Keras,
-    adam,
-    check_mean_loss,
-    check_outputs,
-    check_trained,
-    each_fit,
-    mean_losses,
-    momentum,
-    scalars,
-    still,
-)
+from .nets import KINDS, MLP, PLAIN, Fit, Keras, adam, check_losses, check_outputs, each_fit, momentum, scalars, still
 
 METHODS = (
     "set_pipelining_options", "set_gradient_accumulation_options", "set_replication_options",
@@ -90,27 +75,20 @@ def test_a_longer_execution_is_cut_with_a_warning(keras: Keras, said: Any, execu
     check.contains(actual=said(), expected="steps_per_execution", what="TensorFlow's log")
 
 
-@pytest.mark.parametrize("form", ["arrays", "tensors"])
+@pytest.mark.parametrize("form", ["arrays", "tensors", "endless"])
 def test_arrays_and_data_sets_train_alike(keras: Keras, tf: Any, form: str) -> None:
-    """NumPy arrays and tensors feed the batches of a data set."""
+    """NumPy arrays and tensors feed the batches of a data set; steps_per_epoch bounds an epoch of a repeated one."""
     data = distinct_micro_batches(MLP, PLAIN)
-    arguments = data.inputs[0].astype(np.float32), data.labels[0].astype(np.int32)
+    arguments: Any = data.inputs[0].astype(np.float32), data.labels[0].astype(np.int32)
+    settings: Any = {"batch_size": PLAIN.micro_batch, "shuffle": False}
     if form == "tensors":
         arguments = tuple(map(tf.constant, arguments))
+    elif form == "endless":
+        arguments, settings = [keras.dataset(PLAIN).repeat()], {"steps_per_epoch": 3}
     with keras.ready(PLAIN) as model:
-        model.fit(*arguments, batch_size=PLAIN.micro_batch, shuffle=False, verbose=0)
+        model.fit(*arguments, **settings, verbose=0)
 
-    check_trained(keras.trained(model), PLAIN)
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_an_endless_data_set_is_used_for_so_many_steps(keras: Keras, steps: int) -> None:
-    """steps_per_epoch bounds an epoch of a repeated data set."""
-    config = replace(PLAIN, device_iterations=steps)
-    with keras.ready(config) as model:
-        model.fit(keras.dataset(config).repeat(), steps_per_epoch=steps, verbose=0)
-
-    check_trained(keras.trained(model), config)
+    keras.check_trained(model, PLAIN)
 
 
 @pytest.mark.parametrize("phase", ["fit", "evaluate", "predict"])
@@ -165,8 +143,7 @@ def test_single_batches_run_on_one_replica(keras: Keras, method: str, replicas: 
         check_outputs(result, PLAIN)
     elif replicas == 1:
         # The mean over one batch is that over its micro-batches at the initial weights.
-        means, bounds = mean_losses(still(PLAIN))
-        check_mean_loss(result, means[-1, -1], bounds[-1, -1], f"the loss of {method}")
+        check_losses(result, still(PLAIN), f"the loss of {method}")
 
 
 @pytest.mark.ipus(2)

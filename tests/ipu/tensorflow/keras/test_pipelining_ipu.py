@@ -13,21 +13,8 @@ from ipu_conformance import check
 from ipu_conformance.run import RunConfig, learning_rate
 
 from ...training import cut
-from .nets import (
-    KINDS,
-    PLAIN,
-    Fit,
-    Keras,
-    adam,
-    check_mean_loss,
-    check_outputs,
-    check_trained,
-    each_fit,
-    mean_losses,
-    momentum,
-    scalars,
-    stages_of,
-)
+from . import nets
+from .nets import KINDS, PLAIN, Fit, Keras, adam, each_fit, momentum, scalars, stages_of
 
 SCHEDULES = ("grouped", "interleaved", "sequential")
 MANY = {"device_iterations": 1, "learning_rate": learning_rate(base=2.0**-8)}
@@ -117,7 +104,7 @@ def test_an_inference_run_fills_the_pipeline(
         tf.errors.FailedPreconditionError, match="must be a multiple of 2, but it is 3", what=f"{schedule} inference"
     )
     with keras.ready(config, steps_per_execution=execution) as model, nullcontext() if accepted else refused:
-        check_outputs(model.predict(keras.dataset(feed), verbose=0), feed)
+        nets.check_outputs(model.predict(keras.dataset(feed), verbose=0), feed)
 
 
 @pytest.mark.ipus(2)
@@ -130,12 +117,12 @@ def test_an_accumulated_outfeed_returns_the_mean_of_a_run(keras: Keras) -> None:
         metrics=[keras.twice_the_loss],
     ) as model:
         history = model.fit(keras.dataset(config), verbose=0).history
-    means, bounds = (each[-1] for each in mean_losses(config))
+    means, bounds = (each[-1] for each in nets.mean_losses(config))
     # A mean of four float32 is rounded at most once for each of them.
     bounds = bounds + 4 * np.finfo(np.float32).eps * np.abs(means)
 
     for times, name in enumerate(("loss", "twice_the_loss"), 1):
-        check_mean_loss(history[name], times * means, times * bounds, f"{name} of the run")
+        nets.check_mean_loss(history[name], times * means, times * bounds, f"{name} of the run")
 
 
 @pytest.mark.ipus(2)
@@ -171,7 +158,7 @@ def test_a_device_holds_a_replica(keras: Keras, strategy_on: Any, ipus: int, sta
             model.fit(keras.dataset(config), verbose=0)
 
     if not needed:
-        check_trained(keras.trained(model), config)
+        keras.check_trained(model, config)
 
 
 @pytest.mark.ipus(2)

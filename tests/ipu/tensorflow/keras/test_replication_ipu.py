@@ -14,20 +14,7 @@ from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.run import RunConfig
 from ipu_conformance.targets import Inspector
 
-from .nets import (
-    MLP,
-    PLAIN,
-    Fit,
-    Keras,
-    adam,
-    check_mean_loss,
-    check_trained,
-    each_fit,
-    mean_losses,
-    momentum,
-    outputs_alone,
-    scalars,
-)
+from .nets import MLP, PLAIN, Fit, Keras, adam, check_mean_loss, each_fit, mean_losses, momentum, outputs_alone, scalars
 
 
 def replicated(iterations: int, replicas: int, base: RunConfig = PLAIN) -> RunConfig:
@@ -81,7 +68,7 @@ def test_batches_that_fill_no_step_are_dropped(keras: Keras, said: Any, batches:
         model.fit(keras.dataset(config, data), verbose=0)
 
     check.contains(actual=said(), expected="replicas", what="TensorFlow's log")
-    check_trained(keras.trained(model), config)
+    keras.check_trained(model, config)
 
 
 @pytest.mark.ipus(2)

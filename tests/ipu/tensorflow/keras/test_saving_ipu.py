@@ -16,7 +16,7 @@ from ipu_conformance.nets import Data, distinct_micro_batches
 from ipu_conformance.run import RunConfig
 
 from ...training import cut
-from .nets import MLP, PLAIN, Keras, adam, check_trained, momentum, stages_of
+from .nets import MLP, PLAIN, Keras, adam, momentum, stages_of
 
 CONFIGS = {
     "plain": PLAIN,
@@ -130,7 +130,7 @@ def test_a_loaded_model_belongs_to_the_scope(
 
     check.equal(actual=set(stages[0]), expected={0, 1} if config.stages else {None}, what="the saved stages")
     check.equal(actual=stages[1], expected=stages[0], what="the stages of the loaded model")
-    check_trained(keras.trained(restored), config)
+    keras.check_trained(restored, config)
 
 
 @pytest.mark.ipus(2)
@@ -149,7 +149,7 @@ def test_training_goes_on_from_a_checkpoint(keras: Keras, tf: Any, tmp_path: Pat
         tf.train.Checkpoint(model=other, optimizer=other.optimizer).restore(path)
         other.fit(second, verbose=0)
 
-    check_trained(keras.trained(other), config)
+    keras.check_trained(other, config)
 
 
 @pytest.mark.ipus(2)
@@ -167,7 +167,7 @@ def test_a_callback_saves_checkpoints(keras: Keras, tf: Any, tmp_path: Path, rep
         second.load_weights(path.format(epoch=2))
 
     check_weights(second, model.get_weights())
-    check_trained(keras.trained(first), config)
+    keras.check_trained(first, config)
 
 
 @pytest.mark.ipus(4)
@@ -176,26 +176,25 @@ def test_what_the_host_writes_reaches_every_replica(keras: Keras, tmp_path: Path
     """Weights that are set between two fits are those that every replica goes on with."""
     config = replace(PLAIN, replicas=4)
     with keras.ready(config) as model:
-        start, by_layer = model.get_weights(), [layer.get_weights() for layer in model.layers]
-        model.save_weights(str(tmp_path / "start"))
+        start, path = model.get_weights(), str(tmp_path / "start")
+        model.save_weights(path)
         model.fit(keras.dataset(config), verbose=0)
         if how == "set_weights":
             model.set_weights(start)
-        elif how == "assign":
-            for variable, value in zip(model.variables, start):
+        elif how == "load_weights":
+            model.load_weights(path)
+        elif how == "set_layer_weights":
+            for layer in model.layers:
+                layer.set_weights([start.pop(0) for _ in layer.weights])
+        for variable, value in zip(model.variables, start):
+            if how == "assign":
                 variable.assign(value)
-        elif how == "assign_add":
-            for variable, value in zip(model.variables, start):
+            elif how == "assign_add":
                 variable.assign_sub(variable)
                 variable.assign_add(value)
-        elif how == "load_weights":
-            model.load_weights(str(tmp_path / "start"))
-        else:
-            for layer, values in zip(model.layers, by_layer):
-                layer.set_weights(values)
         model.fit(keras.dataset(config), verbose=0)
 
-    check_trained(keras.trained(model), config)
+    keras.check_trained(model, config)
 
 
 @pytest.mark.parametrize("kind", ["sequential", "functional"])

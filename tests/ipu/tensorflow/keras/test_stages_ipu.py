@@ -11,7 +11,7 @@ import pytest
 from ipu_conformance import check
 
 from ...training import cut
-from .nets import KINDS, PLAIN, Keras, check_trained, stages_of
+from .nets import KINDS, PLAIN, Keras, stages_of
 
 CUT = cut("mlp", replace(PLAIN, device_iterations=1, gradient_accumulation=4), 2)
 LAYERS = ["fc1", "act1", "fc2", "act2", "fc3", "act3", "fc4"]
@@ -119,7 +119,7 @@ def test_an_assignment_that_is_set_is_run(keras: Keras, form: str) -> None:
         assign(model, form, STAGES)
         model.fit(keras.dataset(CUT), verbose=0)
 
-    check_trained(keras.trained(model), CUT)
+    keras.check_trained(model, CUT)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,7 +148,7 @@ def test_a_reset_takes_the_pipeline_back(keras: Keras, kind: str) -> None:
         check.equal(actual=stages_of(model), expected=UNASSIGNED, what="the stages after the reset")
         model.fit(keras.dataset(config), verbose=0)
 
-    check_trained(keras.trained(model), config)
+    keras.check_trained(model, config)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -288,28 +288,23 @@ def test_reduce_leaves_the_one_value(tf: Any, strategy: Any, reduction: str, axi
     check.equal(actual=result.numpy().tolist(), expected=expected, what=f"{reduction} of [1, 3] over the axis {axis}")
 
 
-def test_local_results_are_the_value(tf: Any, strategy: Any) -> None:
-    """There is one local result."""
-    results = [float(value) for value in strategy.experimental_local_results(tf.constant(5.0))]
-    check.equal(actual=results, expected=[5.0], what="experimental_local_results of 5")
-
-
-DATASETS = {
-    "whole": (lambda tf, own: own.experimental_distribute_dataset(tf.data.Dataset.range(6).batch(4)),
-              [[0, 1, 2, 3], [4, 5]]),
+HOSTED: Dict[str, Tuple[Callable[[Any, Any], Any], Any]] = {
+    "local": (lambda tf, own: own.experimental_local_results(tf.constant(5.0)), [5.0]),
+    "dataset": (lambda tf, own: own.experimental_distribute_dataset(tf.data.Dataset.range(6).batch(4)),
+                [[0, 1, 2, 3], [4, 5]]),
     "arrays": (lambda tf, own: own.experimental_make_numpy_dataset(np.asarray([[1, 2], [3, 4]], np.float32)),
                [[1.0, 2.0], [3.0, 4.0]]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", HOSTED)
 def test_a_dataset_is_not_split(tf: Any, strategy: Any, name: str) -> None:
-    """A distributed data set gives every element whole; arrays on the host become one of their rows."""
-    make, expected = DATASETS[name]
+    """There is one local result; a data set gives every element whole, and arrays become one of their rows."""
+    make, expected = HOSTED[name]
     with strategy.scope():
         elements = [element.numpy().tolist() for element in make(tf, strategy)]
 
-    check.equal(actual=elements, expected=expected, what="the elements of the data set")
+    check.equal(actual=elements, expected=expected, what=f"the elements of what the strategy gives ({name})")
 
 
 def test_a_dataset_function_is_called_once(tf: Any, strategy: Any) -> None:
@@ -348,10 +343,8 @@ def test_two_devices_have_strategies_of_their_own(ipu: Any, tf: Any, configure: 
     configure([1, 2])
     first, second = (ipu.ipu_strategy.IPUStrategy(ipu_device=f"/device:IPU:{device}") for device in (0, 1))
 
-    taken = [
-        int(strategy.run(tf.function(lambda iterator: next(iterator)), args=(elements,)))
-        for strategy in (first, second, first)
-    ]
+    take = tf.function(lambda iterator: next(iterator))
+    taken = [int(strategy.run(take, args=(elements,))) for strategy in (first, second, first)]
     check.equal(actual=taken, expected=[0, 1, 3], what="the elements of the first, the second and the first device")
 
 

@@ -18,24 +18,8 @@ from ipu_conformance.workloads.keras_cifar10.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
 
 from ...training import native_reference
-from .dumped import (
-    RATE,
-    Elements,
-    Held,
-    Told,
-    Watched,
-    check_near,
-    check_told,
-    epochs,
-    executed,
-    graph_of,
-    left_by,
-    remembered,
-    run,
-    shared,
-    taken,
-    weights_of,
-)
+from . import dumped
+from .dumped import Elements, Held, Told, Watched, check_near, executed, run
 
 SHORT = Settings(epochs=2, train_size=12, test_size=10, batch_size=4, learning_rate=0.015625, dropout=False)
 """Two epochs of three updates, without random numbers on the device."""
@@ -66,7 +50,7 @@ Runs = Callable[[Settings], Watched]
 @pytest.fixture(scope="session")
 def runs() -> Runs:
     """Runs on the device, one for all cases that only look at it."""
-    return remembered("keras_cifar10")
+    return dumped.remembered("keras_cifar10")
 
 
 def reordered(weights: Sequence[np.ndarray], seed: int, *, back: bool = False) -> List[np.ndarray]:
@@ -86,7 +70,7 @@ def reordered(weights: Sequence[np.ndarray], seed: int, *, back: bool = False) -
     return changed
 
 
-data = functools.lru_cache(maxsize=None)(lambda: taken("keras_cifar10", SHORT, SHORT.epochs * SHORT.steps))
+data = functools.lru_cache(maxsize=None)(lambda: dumped.taken("keras_cifar10", SHORT, SHORT.epochs * SHORT.steps))
 """What a run begins with and takes."""
 
 
@@ -166,32 +150,34 @@ def test_the_device_learns_the_weights_of_its_native_twin(runs: Runs, way: str) 
 def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> None:
     """Losses of epochs, trained weights and probabilities are those of the programs that the device was given."""
     settings, (result, programs) = WAYS[way], runs(WAYS[way])
-    training, testing = (graph_of(program) for program in programs)
+    training, testing = (dumped.graph_of(program) for program in programs)
     initial, batches, tests = data()
-    names = weights_of(testing)
-    held = {**dict(zip(names, initial)), RATE: np.asarray(settings.learning_rate / settings.replicas)}
-    told = TELLING.get(settings.approach, of_estimator)(settings, training, held, shared(batches, settings.micro_batch))
+    names = dumped.weights_of(testing)
+    held = {**dict(zip(names, initial)), dumped.RATE: np.asarray(settings.learning_rate / settings.replicas)}
+    told = TELLING.get(settings.approach, of_estimator)(
+        settings, training, held, dumped.shared(batches, settings.micro_batch)
+    )
 
     parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
-    check_told(result, told, testing, parts, names, noise())
+    dumped.check_told(result, told, testing, parts, names, noise())
 
 
 def of_strategy(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
     """The last logs of every epoch, and the variables at the end; a model's logs are in the order of their names."""
-    told = list(epochs(graph, held, elements, settings.epochs))
+    told = list(dumped.epochs(graph, held, elements, settings.epochs))
     return np.array([each.outputs[graph.outputs[1]][-1, 0, 0] for each in told]), told[-1].variables[0]
 
 
 def of_estimator(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
     """The mean of the losses that the loops of an epoch return."""
     outcome = executed(graph, held, elements)
-    return outcome.outputs[left_by(graph)[0]].reshape(settings.epochs, -1).mean(axis=1), outcome.variables[0]
+    return outcome.outputs[dumped.left_by(graph)[0]].reshape(settings.epochs, -1).mean(axis=1), outcome.variables[0]
 
 
 def of_pipeline(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:
     """The mean of the losses that the runs of an epoch leave, each the sum over its micro-batches."""
     outcome = executed(graph, held, elements)
-    sums = np.stack([outcome.outputs[name] for name in left_by(graph)], axis=1)
+    sums = np.stack([outcome.outputs[name] for name in dumped.left_by(graph)], axis=1)
     return sums.reshape(settings.epochs, -1).mean(axis=1) / settings.gradient_accumulation_count, outcome.variables[0]
 
 

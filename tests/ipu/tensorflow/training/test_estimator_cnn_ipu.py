@@ -16,18 +16,13 @@ from ipu_conformance.workloads.estimator_cnn.reference import SHORT, train
 from ipu_conformance.workloads.reference import verdict
 
 from . import test_cifar10_ipu as pictures
-from .dumped import executed, graph_of, left_by, shared, watched, weights_of
+from .dumped import check_near, executed, graph_of, left_by, shared, watched, weights_of
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
+SAME = ("batch_size", "learning_rate", "epochs", "train_size", "test_size")
 FEW = Settings(
-    batch_size=pictures.SHORT.batch_size,
-    batches_per_step=pictures.SHORT.steps,
-    learning_rate=pictures.SHORT.learning_rate,
-    epochs=pictures.SHORT.epochs,
-    train_size=pictures.SHORT.train_size,
-    test_size=pictures.SHORT.test_size,
-    dropout=False,
+    batches_per_step=pictures.SHORT.steps, dropout=False, **{name: getattr(pictures.SHORT, name) for name in SAME}
 )
 """Two loops of three updates: the network, the data and so the noise of the pictures that Keras trains on."""
 
@@ -56,14 +51,14 @@ def test_the_executed_dumps_are_what_the_device_did(tmp_path: Path) -> None:
 
     (_, allowed), (_, _), *weights = pictures.noise()
     means = told.outputs[left_by(trained)[0]].reshape(-1)
-    check.close(actual=np.array(losses), expected=means, tolerance=allowed, what="the mean loss of each loop")
+    check_near(losses, (means, allowed), "the mean loss of each loop")
     kept = tf.train.load_checkpoint(str(tmp_path))
     for name, (_, tolerance) in zip(names, weights):
-        check.close(actual=kept.get_tensor(name), expected=end[name], tolerance=tolerance, what=name)
+        check_near(kept.get_tensor(name), (end[name], tolerance), name)
     loss, accuracy = (float(found.outputs[name].reshape(-1)[-1]) for name in left_by(tested)[:2])
     # A loss of tests has the noise of the losses of training: the most that any of them is allowed is taken.
     most = replace(allowed, allowed=np.full(1, allowed.allowed.max()))
-    check.close(actual=np.array([result.loss]), expected=np.array([loss]), tolerance=most, what="the loss of the tests")
+    check_near([result.loss], (np.array([loss]), most), "the loss of the tests")
     right = round(accuracy * FEW.test_size)
     check.equal(actual=round(result.accuracy * FEW.test_size), expected=right, what="the tests that are recognised")
 
