@@ -281,11 +281,6 @@ class Keras:
         predictions: np.ndarray = self.once(("predict", config, kind, tuple(sorted(settings.items()))), run)
         return predictions
 
-    def check_predictions(self, config: RunConfig, kind: str = "functional") -> None:
-        """A model predicts the oracle's outputs for all samples, in the order of the data."""
-        __tracebackhide__ = True
-        check_outputs(self.predict(config, kind), config)
-
 
 def check_outputs(actual: Any, config: RunConfig) -> None:
     """The outputs for all samples of a configuration's data are the oracle's, in the order of the data."""

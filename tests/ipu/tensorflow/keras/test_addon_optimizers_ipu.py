@@ -192,15 +192,12 @@ def test_two_dtypes_are_needed_for_lamb(tf: Any, addons: Any) -> None:
         addons.LAMBIpuOptimizer(optimizer_compute_precisions=(tf.float32,))
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("SGDIpuOptimizer", {"momentum": 0.5}), ("AdamIpuOptimizer", {}), ("LAMBIpuOptimizer", {})],
-    ids=["SGD", "Adam", "LAMB"],
-)
-def test_sparse_gradients_are_refused(tf: Any, addons: Any, name: str, settings: Dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", ["SGD", "Adam", "LAMB"])
+def test_sparse_gradients_are_refused(tf: Any, addons: Any, name: str) -> None:
     """The add-ons have no update for some rows of a variable."""
     table = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     rows = tf.IndexedSlices(tf.ones((1, 2)), tf.constant([1]), tf.constant([3, 2]))
 
+    settings = {"momentum": 0.5} if name == "SGD" else {}
     with check.raises(NotImplementedError, match="", what=f"{name} with sparse gradients"):
-        getattr(addons, name)(RATE, **settings).apply_gradients([(rows, table)])
+        getattr(addons, f"{name}IpuOptimizer")(RATE, **settings).apply_gradients([(rows, table)])

@@ -146,11 +146,10 @@ def test_the_history_has_the_last_step_of_every_epoch(keras: Keras, asynchronous
 @both_modes
 def test_training_can_be_stopped(keras: Keras, asynchronous: bool) -> None:
     """A callback that sets stop_training ends the fit."""
+    stop = keras.tf.keras.callbacks.LambdaCallback()
+    stop.on_epoch_end = lambda epoch, logs=None: setattr(stop.model, "stop_training", True)
     with keras.ready(SIX, steps_per_execution=3) as model:
         model.set_asynchronous_callbacks(asynchronous)
-        stop = keras.tf.keras.callbacks.LambdaCallback(
-            on_epoch_end=lambda epoch, logs: setattr(model, "stop_training", True)
-        )
         history = model.fit(keras.dataset(SIX), epochs=5, callbacks=[stop], verbose=0)
 
     check.equal(actual=history.epoch, expected=[0], what="the epochs of a fit that is stopped after the first")

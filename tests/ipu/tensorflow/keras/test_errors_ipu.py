@@ -160,11 +160,6 @@ def piped(stages: int, count: int, schedule: str = "grouped", **changes: Any) ->
     return replace(cut("mlp", PLAIN.with_counts(2, count), stages, schedule), **changes)
 
 
-def execution(iterations: int, count: int, length: int) -> Tuple[RunConfig, Dict[str, Any]]:
-    """Updates after so many micro-batches, and the steps of an execution."""
-    return PLAIN.with_counts(iterations, count), {"steps_per_execution": length}
-
-
 class Refused(NamedTuple):
     """A configuration and settings of a fit that is refused, with the name of TensorFlow's error, or an error."""
 
@@ -177,9 +172,10 @@ class Refused(NamedTuple):
 UNEVEN = r"`steps_per_execution` \({}\) must be a divisor of the number of batches \(7\)"
 APART = "not divisible by `gradient_accumulation_steps_per_replica`"
 REFUSED = {
-    **{f"execution-{n}": Refused(*execution(7, 1, n), ValueError, UNEVEN.format(n)) for n in (2, 4, 5)},
-    **{f"accumulation-{length}-{count}": Refused(*execution(12 // count, count, length), RuntimeError, APART)
-       for length, count in ((4, 3), (6, 4), (2, 4))},
+    **{f"execution-{length}": Refused(PLAIN.with_counts(7), {"steps_per_execution": length}, ValueError,
+                                      UNEVEN.format(length)) for length in (2, 4, 5)},
+    **{f"accumulation-{length}-{count}": Refused(PLAIN.with_counts(12 // count, count), {"steps_per_execution": length},
+                                                 RuntimeError, APART) for length, count in ((4, 3), (6, 4), (2, 4))},
     **{f"{schedule}-{stages}-{count}": Refused(piped(stages, count, schedule), {}, "FailedPreconditionError",
                                                f"must be a multiple of {multiple}, but it is {count}")
        for schedule, stages, count, multiple in (

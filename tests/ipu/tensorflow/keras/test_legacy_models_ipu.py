@@ -123,10 +123,14 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 @each_kind
 def test_an_old_model_trains_as_specified(old: Old, kind: str) -> None:
-    """Every step adds up the gradients of its mini-batches on every replica; epochs begin with the first element."""
+    """Every step adds up the gradients of its mini-batches on every replica; epochs begin with the first element.
+
+    Callbacks are called once for every ``steps_per_run`` steps of all replicas.
+    """
     actual = old.train(kind)
 
     row = KINDS[kind]
+    check.equal(actual=actual.executions, expected=EPOCHS * row.runs, what="how often callbacks are called")
     fed = np.tile(exact.samples(row.steps_per_epoch * ACCUMULATION), EPOCHS)
     config = exact.counts(EPOCHS * row.runs * row.steps_per_run, ACCUMULATION, REPLICAS, replica_reduction="sum")
     expected = exact.trained(row.weights, config, fed=fed)
@@ -135,12 +139,6 @@ def test_an_old_model_trains_as_specified(old: Old, kind: str) -> None:
     # A sum over an epoch, a quotient, and the mean over replicas.
     terms = [Term(np.abs(losses).mean(1), length=losses.shape[1] + 2, where="accumulate")]
     within(np.array(actual.history["loss"], np.float32), losses.mean(1), terms, "the mean losses")
-
-
-@each_kind
-def test_a_run_has_its_steps(old: Old, kind: str) -> None:
-    """Callbacks are called once for every ``steps_per_run`` steps of all replicas."""
-    check.equal(actual=old.train(kind).executions, expected=EPOCHS * KINDS[kind].runs, what="the number of runs")
 
 
 @each_kind

@@ -94,10 +94,7 @@ def test_a_pipeline_trains_as_specified(keras: Keras, fit: Fit) -> None:
 def test_an_inference_run_fills_the_pipeline(
     keras: Keras, tf: Any, schedule: str, execution: int, accepted: bool
 ) -> None:
-    """Predictions are the oracle's, in the order of the data, where steps_per_execution is a multiple of the stages.
-
-    The sequential schedule takes any.
-    """
+    """Predictions are the oracle's where an execution has a multiple of the stages, or any number if sequential."""
     config = piped(2, 4, schedule=schedule)
     feed = replace(config, device_iterations=execution, gradient_accumulation=1)
     refused = check.raises(

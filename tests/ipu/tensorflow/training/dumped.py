@@ -77,17 +77,22 @@ def check_near(actual: Any, reference: Tuple[np.ndarray, ArrayTolerance], what: 
     check.close(actual=np.asarray(actual), expected=expected, tolerance=tolerance, what=what)
 
 
+def check_run(result: Any, names: Sequence[str], reference: Reference) -> None:
+    """A run has the losses, probabilities and weights of the reference."""
+    __tracebackhide__ = True
+    whats = ["the loss of each epoch", "the probabilities of the test set", *(f"the {name}" for name in names)]
+    for what, value, each in zip(whats, [result.losses, result.probabilities, *result.weights], reference):
+        check_near(value, each, what)
+
+
 def check_told(result: Any, told: Told, testing: Graph, tests: np.ndarray, names: List[str], noise: Reference) -> None:
     """A run has the losses and weights that its program has told, and the probabilities of its program of tests."""
     __tracebackhide__ = True
     losses, end = told
     classified = executed(testing, {name: end[name] for name in names}, [(each,) for each in tests])
-    expected = [losses, classified.outputs[left_by(testing)[0]], *(end[name] for name in names)]
-    actual = [result.losses, result.probabilities, *result.weights]
-    for what, value, values, (_, tolerance) in zip(
-        ["the loss of each epoch", "the probabilities", *names], actual, expected, noise
-    ):
-        check_near(value, (np.reshape(values, np.shape(value)), tolerance), what)
+    values = [losses, classified.outputs[left_by(testing)[0]], *(end[name] for name in names)]
+    pairs = [(np.reshape(value, exact.shape), allowed) for value, (exact, allowed) in zip(values, noise)]
+    check_run(result, names, pairs)
 
 
 def graph_of(program: Any) -> Graph:
