@@ -80,7 +80,7 @@ class Old:
 
     def fit(self, elements: int = 1, repeats: int = 1, count: int = 0, **settings: Any) -> Any:
         """A fit on 12 mini-batches of as many tensors besides the inputs, so many of which are accumulated."""
-        model = self.model(**({"accumulation_count": count} if count else {}))
+        model = self.model("Sequential", **({"accumulation_count": count} if count else {}))
         data = self.tf.data.Dataset.from_tensor_slices((column(exact.samples(12)),) * (1 + elements))
         model.compile("sgd", "mse")
         return model.fit(data.batch(1, drop_remainder=True).repeat(repeats), verbose=0, **settings)
@@ -193,7 +193,7 @@ def test_a_word_is_an_optimizer_of_then(old: Old, strategy: Any) -> None:
 COUNT = "gradient_accumulation_count"
 REFUSED: Dict[str, Tuple[Callable[[Old], Any], Type[Exception], str]] = {
     "validation": (lambda old: old.fit(validation_data=1), NotImplementedError, "validation_data"),
-    "two names": (lambda old: old.model(accumulation_count=2, **{COUNT: 2}), ValueError, "used together"),
+    "two names": (lambda old: old.model("Sequential", accumulation_count=2, **{COUNT: 2}), ValueError, "used together"),
     "an unknown argument": (lambda old: old.model(stages=2), TypeError, "stages"),
     "weights of losses": (
         lambda old: old.model().compile("sgd", "mse", loss_weights=0.5), ValueError, "loss_weights",

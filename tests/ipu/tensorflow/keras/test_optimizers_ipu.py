@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any, Callable, List, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -320,7 +320,7 @@ def test_a_factor_stays_within_its_bounds(scaling: Any, name: str) -> None:
     check.equal(actual=device.small.numpy().tolist(), expected=moved, what="the weights whose scaled gradient is 1")
 
 
-COUNTED = {
+COUNTED: Dict[str, Tuple[Dict[str, Any], List[List[float]]]] = {
     "too": ({"captured_grads_only": False}, [[3 + 4, 1 + 2], [6 + 8, 2 + 4]]),
     "only": ({"captured_grads_only": True}, [[4, 2], [8, 4]]),
     "filtered": ({"lpf_alpha": 0.75}, [[0.75, 0.25], [1.5, 0.5], [2.25, 0.75]]),

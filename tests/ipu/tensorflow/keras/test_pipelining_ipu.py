@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from . import nets
 from .nets import KINDS, PLAIN, Fit, Keras, adam, each_fit, momentum, scalars, stages_of
 
 SCHEDULES = ("grouped", "interleaved", "sequential")
-MANY = {"device_iterations": 1, "learning_rate": learning_rate(base=2.0**-8)}
+MANY: Dict[str, Any] = {"device_iterations": 1, "learning_rate": learning_rate(base=2.0**-8)}
 
 
 def piped(

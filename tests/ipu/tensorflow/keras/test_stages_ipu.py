@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -169,7 +169,7 @@ def test_a_summary_names_layers_and_stages(keras: Keras, kind: str, length: Opti
 
 
 FOREIGN = "pipeline_stage_assignment"
-WRONG = {
+WRONG: Dict[str, Tuple[Any, str]] = {
     "integers": (lambda model, other: STAGES, FOREIGN),
     "shorter": (lambda model, other: model.get_pipeline_stage_assignment()[1:], FOREIGN),
     "foreign": (lambda model, other: other.get_pipeline_stage_assignment(), FOREIGN),

@@ -83,8 +83,8 @@ def specified(dtype: str, order: int = -1) -> List[np.ndarray]:
     _, probabilities = forward(tests.reshape(len(tests), -1).astype(dtype)[:, pixels])
     back, straight = np.argsort(pixels), np.argsort(units)
     means = np.array(losses).reshape(SHORT.epochs, -1).mean(axis=1)
-    weights = kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias
-    return [value.astype(np.float64) for value in (means, probabilities, *weights)]
+    learned = kernel[back][:, straight], bias[straight], out_kernel[straight], out_bias
+    return [value.astype(np.float64) for value in (means, probabilities, *learned)]
 
 
 @functools.lru_cache(maxsize=None)
