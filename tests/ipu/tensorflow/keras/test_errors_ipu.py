@@ -12,7 +12,7 @@ import pytest
 from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
-from ...training import cut
+from ...training import cut, ipus
 from .nets import MLP, PLAIN, Keras
 
 X, Y = np.arange(36, dtype=np.float32).reshape(6, 6) / 36, np.zeros(6, np.int32)
@@ -195,8 +195,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.ipus(4)
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=ipus(row.config)) for name, row in REFUSED.items()])
 def test_a_fit_that_cannot_be_run_is_refused(keras: Keras, tf: Any, name: str) -> None:
     """Executions divide the batches and hold whole accumulations; a pipeline is repeated and placed as it can be.
 
