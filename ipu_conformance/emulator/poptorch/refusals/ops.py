@@ -157,7 +157,7 @@ HOST_TENSOR = refuse(
 )
 UPSAMPLING = refuse(
     "poptorch.upsampling",
-    when=lambda mode: mode in ("linear", "trilinear"),
+    when=lambda mode: mode in ("linear", "trilinear", "nearest-exact"),
     error=ERROR,
     sentence="The upsampling mode {mode!r} is not supported: use nearest, bilinear or bicubic",
 )

@@ -111,6 +111,7 @@ ON_COMPILING: Refused = {
     "poptorch.CPU(lambda a: 3, 'wrong-result')(x)": ("Error", "wrong-result"),
     "torch.nn.Upsample(scale_factor=2, mode='linear')(x[None])": ("Error", "linear"),
     "torch.nn.Upsample(scale_factor=2, mode='trilinear')(x[None, None, None])": ("Error", "trilinear"),
+    "torch.nn.Upsample(scale_factor=2, mode='nearest-exact')(x[None, None])": ("Error", "nearest-exact"),
 }
 ON_THE_EMULATOR: Refused = {
     "poptorch.custom_op([x], 'Cube', 'my.domain', 1, [x])[0]": ("Error", r"my\.domain\.Cube"),
