@@ -345,3 +345,25 @@ def test_a_recurrent_layer_runs_and_trains(paddle: Any, static: Any, name: str) 
     check.close(actual=turned, expected=expected, tolerance=limit, what=what, dtype="float32")
     for weight, start in zip(weights, before):
         check.differs(actual=held(paddle, weight).astype(np.float64), other=start, what=f"the weight {weight}")
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+def test_classes_may_be_on_any_axis(paddle: Any, static: Any, axis: int) -> None:
+    """The class that is sure has no loss, and another one that much; chances are along the axis too."""
+    places = np.indices((2, 3, 4))
+    classes = places.shape[1:][axis]
+    sure = np.take(places.sum(0), [0], axis) % classes
+    label = (sure + np.take(places.sum(0), [0], axis) // 2) % classes
+    scores = np.where(places[axis] == sure, np.float32(SURE), np.float32(0))
+    variables = [static.data("x", list(scores.shape), "float32"), static.data("y", list(label.shape), "int32")]
+    losses = paddle.nn.functional.softmax_with_cross_entropy(*variables, axis=axis, return_softmax=True)
+    with check.accepted(f"classes on the axis {axis}"):
+        device = compiled(paddle, list(losses), feeds=("x", "y"), size=2)
+        fetched, chances = device.run(scores, label.astype(np.int32))
+
+    check.equal(actual=list(fetched.shape), expected=list(label.shape), what="the shape of the losses")
+    expected = np.where(label == sure, 0, SURE)
+    unsure = classes * np.exp(-SURE) + SURE * float(UNIT)
+    for what, actual, wanted in (("losses", fetched, expected), ("chances", chances, places[axis] == sure)):
+        near = np.abs(actual.astype(np.float64) - wanted) <= unsure
+        check.holds(near.all(), f"the {what} are {actual.tolist()} where {(1 * wanted).tolist()} are expected.")

@@ -252,3 +252,25 @@ def test_an_operation_can_be_anchored_by_its_name(poptorch: Any, torch: Any) -> 
         matches.append(value.shape == x.shape and torch.equal(value, x * 3))
 
     check.equal(actual=sum(matches), expected=1, what="the number of tensors that hold the product")
+
+
+@pytest.mark.emulator
+def test_each_of_three_weights_can_be_anchored(poptorch: Any, torch: Any) -> None:
+    """A name finds its own weight, also behind a module's name, and each anchor has a mode of its own."""
+    parts = {name: torch.nn.Linear(1, 1, bias=False) for name in ("first", "second", "third")}
+    for value, part in zip((1.0, 3.0, 5.0), parts.values()):
+        torch.nn.init.constant_(part.weight, value)
+
+    def forward(model: Any, x: Any) -> Any:
+        return poptorch.identity_loss(model.first(x) + 2 * model.second(x) + 4 * model.third(x), "sum")
+
+    model = as_model(forward, **parts)
+    options = poptorch.Options().deviceIterations(2)
+    options.anchorTensor("last", "third.weight").anchorTensor("both", "second.weight", poptorch.OutputMode.All)
+    trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.25))
+    trainer(torch.ones(2, 1))
+
+    # The gradients are 1, 2 and 4 in each of two updates; a micro-batch has the weight of before its update.
+    both, last = (trainer.getAnchoredTensor(name).reshape(-1) for name in ("both", "last"))
+    assert_same(both, torch.tensor([3.0, 2.5]), "the second weight in both iterations")
+    assert_same(last, torch.tensor([4.0]), "the third weight in the last iteration")

@@ -19,6 +19,8 @@ CALLS: Dict[str, Tuple[Callable[[Any, Any], Any], Any]] = {
     "bag": (
         lambda x, table: F.embedding_bag(x % 4, table, torch.tensor([0, 2, 2, 3]), mode="sum"),
         [[9.0, 12.0], [0.0, 0.0], [3.0, 4.5], [6.0, 7.5]]),
+    "bag_of_means": (
+        lambda x, table: F.embedding_bag((x % 3).reshape(2, 2), table, mode="mean"), [[4.5, 6.0], [6.0, 7.5]]),
     "counted": (lambda x, table: torch.bincount(x, minlength=6), [0, 1, 2, 0, 0, 1]),
     "weighed": (
         lambda x, table: x.bincount(weights=torch.tensor([1.0, 2.0, 4.0, 8.0]), minlength=6),

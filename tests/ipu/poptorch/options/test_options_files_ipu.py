@@ -125,6 +125,8 @@ JSON = {
     '{"outputMode": "poptorch.OutputMode.Sum"}': ("output_mode", "poptorch.OutputMode.Sum"),
     '{"connectionType": "ConnectionType.Never"}': ("connection_type", "poptorch.ConnectionType.Never"),
     '{"Training": {"gradientAccumulation": 3}}': ("Training.gradient_accumulation", "3"),
+    '{"outputMode": ["OutputMode.EveryN", 3]}': ("output_return_period", "3"),
+    '{"_Popart.set": ["autoRecomputation", 3]}': ("_Popart.options", "{'autoRecomputation': 3}"),
 }
 
 

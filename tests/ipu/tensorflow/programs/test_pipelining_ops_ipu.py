@@ -142,6 +142,8 @@ STRUCTURES: Dict[str, Tuple[Any, Dict[str, Any], Any]] = {
     "training-masked": (lambda y, x: (y, x), {"outfeed_mask": [True, False]}, [SAMPLES]),
     "training-loss": (lambda y, x: (y, x), {"outfeed_loss": True}, FIRST),
     "training-dict": (lambda y, x: (y, {"second": 3 * x, "first": x}), {"outfeed_mask": [True, False]}, [NAMED]),
+    "inference-one": (lambda y, x: y, {"optimizer_function": None}, FIRST),
+    "inference-list-of-one": (lambda y, x: [y], {"optimizer_function": None}, [FIRST]),
     "inference-dict": (lambda y, x: {"second": 3 * x, "first": x}, {"optimizer_function": None}, NAMED),
     "inference-tuple": (lambda y, x: (y, x), {"optimizer_function": None}, [FIRST, SAMPLES]),
     "inference-accumulated": (
@@ -152,7 +154,7 @@ STRUCTURES: Dict[str, Tuple[Any, Dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_an_outfeed_keeps_the_structure_of_the_outputs(device: Device, name: str) -> None:
-    """Training outfeeds a list, of one output too, or the loss alone; inference a dictionary where there is one."""
+    """Training outfeeds a list, of one output too, or the loss alone; inference what the last stage returned."""
     last_stage, options, expected = STRUCTURES[name]
     outfed = outfed_by(device, last_stage, 1.0, **options)
 

@@ -124,3 +124,10 @@ for _fault in (
           _in_update("group_norm group_norm_grad instance_norm instance_norm_grad", _epsilon)),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+@patch("paddle-fetched-feed-of-the-first", "streams", f"{EXECUTABLE}.fetch",
+       "a fed variable that is fetched has the values of the first micro-batch")  # fmt: skip
+def _first_fed(original: Original, executable: Any, name: str, outputs: Any) -> Any:
+    fed = name in executable.feeds
+    return original(executable, name, [[run[0]] * len(run) for run in outputs] if fed else outputs)

@@ -241,6 +241,8 @@ for _name, _what, _wrong in (
      _attribute("bicubic_interp_v2", "interp_method", lambda value: "bilinear")),
     ("op-sums-with-themselves", "a running sum counts the number at its place, or does not, against what is asked for",
      _attribute("cumsum", "exclusive", _other)),
+    ("op-norm-of-order-two", "a norm is the root of squares whatever its order",
+     _attribute("p_norm", "porder", lambda value: 2.0)),
     ("op-cast-left-out", "a cast changes nothing", _taken_for("cast", "assign")),
     ("op-scale-by-one-shares-memory", "a scale by one gives its input's memory, which a later op writes over",
      _one_memory),
@@ -253,3 +255,10 @@ for _name, _what, _wrong in (
 def _first_class_ignored(original: Callable[..., Any], program: Any, *arguments: Any) -> Any:
     ignoring = _attribute("softmax_with_cross_entropy", "ignore_index", lambda value: 0)
     return original(ignoring(program), *arguments)
+
+
+@catalogue.patch("paddle-op-chances-of-last-axis", "numerics", "paddle.compile.compositions:composed",
+                 "the chances that a cross entropy returns are those of the last axis")  # fmt: skip
+def _last_axis(original: Callable[..., Any], program: Any, *arguments: Any) -> Any:
+    last = _attribute("softmax_with_cross_entropy", "axis", lambda value: -1)
+    return original(last(program), *arguments)

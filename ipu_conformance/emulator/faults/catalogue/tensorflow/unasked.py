@@ -1,0 +1,73 @@
+"""Ways to be wrong about what programs rely on without asking: structures, names, first values, what is saved."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ipu_conformance.emulator.faults.catalogue import patch
+
+Original = Callable[..., Any]
+
+
+@patch("outfeed-of-one-is-a-list", "streams", "tensorflow.run.pipeline_machine:_leaving",
+       "the one output of an inference is dequeued as a list")  # fmt: skip
+def _listed(original: Original, program: Any, outputs: Any, loss: Any) -> Any:
+    left = original(program, outputs, loss)
+    return left if isinstance(left, (list, tuple, dict)) or left is loss else [left]
+
+
+@patch("outfeed-of-names-is-a-list", "streams", "tensorflow.run.pipeline_machine:_leaving",
+       "outputs with names are dequeued as a list")  # fmt: skip
+def _nameless(original: Original, program: Any, outputs: Any, loss: Any) -> Any:
+    left = original(program, outputs, loss)
+    return list(left.values()) if isinstance(left, dict) else left
+
+
+@patch("loop-of-one-is-a-list", "streams", "tensorflow.compile.loops:_returned",
+       "a loop of one value returns a list")  # fmt: skip
+def _always_listed(original: Original, finished: Any, values: Any) -> Any:
+    returned = original(finished, values)
+    return [returned] if len(values) == 1 else returned
+
+
+@patch("keras-stages-lost-by-saving", "plan", "tensorflow.keras.saving:described",
+       "a saved model does not tell its stages")  # fmt: skip
+def _without_stages(original: Original, model: Any) -> Any:
+    held = original(model)
+    return {key: {**own, "stages": None} for key, own in held.items()}
+
+
+@patch("whole-numbers-begin-at-zero", "weights", "tensorflow.compile.graph_context:_of_its_value",
+       "a variable whose first value is a whole number begins with 0")  # fmt: skip
+def _from_zero(original: Original, getter: Any, *arguments: Any, **settings: Any) -> Any:
+    if isinstance(settings.get("initializer"), int):
+        settings["initializer"] = 0
+    return original(getter, *arguments, **settings)
+
+
+@patch("evaluation-does-not-count", "plan", "tensorflow.estimator.hooks:CountSteps.after_run",
+       "the steps of an evaluation are not counted")  # fmt: skip
+def _uncounted(original: Original, hook: Any, run_context: Any, run_values: Any) -> None:
+    pass
+
+
+@patch("names-of-an-element-by-place", "streams", "tensorflow.compile.functions:fed",
+       "tensors of a dictionary are given to a body backwards")  # fmt: skip
+def _backwards(original: Original, function: Any, values: Any, element: Any) -> Any:
+    if isinstance(element, dict):
+        element = dict(zip(element, [*element.values()][::-1]))
+    return original(function, values, element)
+
+
+@patch("keras-old-optimizer-halved", "update", "tensorflow.keras.execution:_native",
+       "optimizers of TensorFlow 1 move weights half as far in a model")  # fmt: skip
+def _half_as_far(original: Original, optimizer: Any) -> Any:
+    native = original(optimizer)
+    if native is not optimizer and not hasattr(native, "_halved"):
+        native._halved, apply = True, native.apply_gradients
+        native.apply_gradients = lambda pairs, *arguments, **settings: apply(
+            [(None if gradient is None else gradient / 2, variable) for gradient, variable in pairs],
+            *arguments,
+            **settings,
+        )
+    return native
