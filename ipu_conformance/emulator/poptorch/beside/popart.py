@@ -1,13 +1,14 @@
 """The emulated ``popart``: enumerations and option classes, whose values a program hands to ``Options._Popart.set``.
 
-The numbers are those of PopART's public ``sessionoptions.hpp``. There is no engine behind it: a session raises.
+The numbers and defaults are those of PopART's public ``sessionoptions.hpp``. There is no engine behind: a session
+raises.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Any, List, Optional
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Dict, List, Optional, Set
 
 from ipu_conformance.emulator.poptorch.options.diagnostics import Error
 from ipu_conformance.emulator.poptorch.options.enums import ByValue
@@ -94,6 +95,63 @@ class AccumulateOuterFragmentSchedule(ByValue, enum.IntEnum):
     OverlapMemoryOptimized = 3
 
 
+class MergeVarUpdateType(ByValue, enum.IntEnum):
+    """Which updates of weights are done together."""
+
+    Off = 0
+    All = 1
+    AutoLoose = 2
+    AutoTight = 3
+
+
+class SubgraphCopyingStrategy(ByValue, enum.IntEnum):
+    """When the inputs and outputs of an outlined part are copied."""
+
+    OnEnterAndExit = 0
+    JustInTime = 1
+
+
+class ReductionType(ByValue, enum.IntEnum):
+    """How losses, or gradients of micro-batches and replicas, become one."""
+
+    Sum = 0
+    Mean = 1
+    NoReduction = 2
+
+
+class MeanReductionStrategy(ByValue, enum.IntEnum):
+    """When a mean of gradients is divided."""
+
+    Running = 0
+    Post = 1
+
+
+class AutodiffStitchStrategy(ByValue, enum.IntEnum):
+    """Where a backward graph takes from what the forward graph does not return."""
+
+    RecomputeMinimal = 0
+    RecomputeAllNonInputs = 1
+    AddFwdOutputs = 2
+    SafeAddFwdOutputs = 3
+
+
+class BatchSerializationTransformContext(ByValue, enum.IntEnum):
+    """Before or after the backward pass is made."""
+
+    Forward = 0
+    Backward = 1
+    Fwd = 0
+    Bwd = 1
+
+
+class BatchSerializationMethod(ByValue, enum.IntEnum):
+    """How a serialized batch is gone through."""
+
+    UnrollDynamic = 0
+    UnrollStatic = 1
+    Loop = 2
+
+
 class AnchorReturnTypeId(ByValue, enum.IntEnum):
     """Which micro-batches of an anchored tensor come back."""
 
@@ -162,6 +220,122 @@ class ExecutionPhaseSettings:
     optimizerStateIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.OnDemand
     accumulatorIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload
     schedule: ExecutionPhaseSchedule = ExecutionPhaseSchedule.Interleaving
+
+
+@dataclass
+class AccumulateOuterFragmentSettings:
+    """In which order the IPUs do what follows the accumulation of gradients."""
+
+    schedule: AccumulateOuterFragmentSchedule = AccumulateOuterFragmentSchedule.Serial
+    excludedVirtualGraphs: List[int] = field(default_factory=list)
+
+
+@dataclass
+class AutodiffSettings:
+    """How backward graphs are made."""
+
+    stitchStrategy: AutodiffStitchStrategy = AutodiffStitchStrategy.RecomputeAllNonInputs
+
+
+@dataclass
+class BatchSerializationSettings:
+    """Into how many pieces a batch is cut, and where they are joined."""
+
+    factor: int = 0
+    concatOnVirtualGraphChange: bool = True
+    concatOnExecutionPhaseChange: bool = True
+    concatOnPipelineStageChange: bool = True
+    transformContext: BatchSerializationTransformContext = BatchSerializationTransformContext.Fwd
+    method: BatchSerializationMethod = BatchSerializationMethod.UnrollDynamic
+    batchSchedule: BatchSerializationBatchSchedule = BatchSerializationBatchSchedule.Isomorphic
+
+
+@dataclass(init=False)
+class SessionOptions:
+    """What a session of PopART is told: it holds what is set, and no session of the emulator reads it."""
+
+    accumulateOuterFragmentSettings: AccumulateOuterFragmentSettings = field(
+        default_factory=AccumulateOuterFragmentSettings
+    )
+    accumulationAndReplicationReductionType: ReductionType = ReductionType.Sum
+    accumulationFactor: int = 1
+    aliasZeroCopy: bool = False
+    autoRecomputation: RecomputationType = RecomputationType.NoRecompute
+    automaticLossScalingSettings: AutomaticLossScalingSettings = field(default_factory=AutomaticLossScalingSettings)
+    batchSerializationSettings: BatchSerializationSettings = field(default_factory=BatchSerializationSettings)
+    cachePath: str = "session_cache"
+    compileEngine: bool = True
+    constantWeights: bool = True
+    convolutionOptions: Dict[str, str] = field(default_factory=dict)
+    customCodeletCompileFlags: str = ""
+    customCodelets: List[str] = field(default_factory=list)
+    decomposeGradSum: bool = False
+    delayVarUpdates: bool = True
+    disableGradAccumulationTensorStreams: bool = False
+    dotChecks: Set[str] = field(default_factory=set)
+    dotOpNames: bool = False
+    enableDistributedReplicatedGraphs: bool = False
+    enableEngineCaching: bool = False
+    enableExplicitMainLoops: bool = False
+    enableFloatingPointChecks: bool = False
+    enableFullyConnectedPass: bool = True
+    enableGradientAccumulation: bool = False
+    enableLoadAndOffloadRNGState: bool = False
+    enableNonStableSoftmax: bool = False
+    enableOutlining: bool = True
+    enableOutliningCopyCostPruning: bool = True
+    enablePipelining: bool = False
+    enablePrefetchDatastreams: bool = True
+    enableReplicatedGraphs: bool = False
+    enableStableNorm: bool = False
+    enableStochasticRounding: bool = False
+    enableSupportedDataTypeCasting: bool = True
+    engineOptions: Dict[str, str] = field(default_factory=dict)
+    executionPhaseSettings: ExecutionPhaseSettings = field(default_factory=ExecutionPhaseSettings)
+    explicitRecomputation: bool = False
+    exportPoplarComputationGraph: bool = False
+    exportPoplarVertexGraph: bool = False
+    finalDotOp: int = 10000
+    firstDotOp: int = 0
+    gclOptions: Dict[str, str] = field(default_factory=dict)
+    globalReplicaOffset: int = 0
+    globalReplicationFactor: int = 1
+    groupHostSync: bool = False
+    groupNormStridedChannelGrouping: bool = False
+    hardwareInstrumentations: Set[Instrumentation] = field(default_factory=lambda: {Instrumentation.Outer})
+    instrumentWithHardwareCycleCounter: bool = False
+    kahnTieBreaker: str = "greedy"
+    logDir: str = ""
+    lstmOptions: Dict[str, str] = field(default_factory=dict)
+    matmulOptions: Dict[str, str] = field(default_factory=dict)
+    meanAccumulationAndReplicationReductionStrategy: MeanReductionStrategy = MeanReductionStrategy.Post
+    mergeVarUpdate: MergeVarUpdateType = MergeVarUpdateType.Off
+    mergeVarUpdateMemThreshold: int = 1000000
+    numIOTiles: int = 0
+    opxAliasChecking: bool = False
+    opxModifyChecking: bool = False
+    outlineSequenceBreakCost: float = 10000.0
+    outlineThreshold: float = 1.0
+    partialsTypeMatMuls: str = ""
+    rearrangeAnchorsOnHost: bool = True
+    replicatedGraphCount: int = 1
+    reportOptions: Dict[str, str] = field(default_factory=dict)
+    scheduleNonWeightUpdateGradientConsumersEarly: bool = False
+    separateCallOpPdfs: bool = True
+    serializedPoprithmsShiftGraphsDir: str = ""
+    strictOpVersions: bool = True
+    subgraphCopyingStrategy: SubgraphCopyingStrategy = SubgraphCopyingStrategy.OnEnterAndExit
+    swapLimitScheduler: int = 10**9
+    syntheticDataMode: SyntheticDataMode = SyntheticDataMode.Off
+    timeLimitScheduler: float = 1e9
+    transitiveClosureOptimizationThreshold: int = 100000
+    useHostCopyOps: bool = False
+    virtualGraphMode: VirtualGraphMode = VirtualGraphMode.Off
+
+    def __init__(self) -> None:
+        for option in fields(self):
+            made = option.default if option.default_factory is MISSING else option.default_factory()
+            setattr(self, option.name, made)
 
 
 class _Session:

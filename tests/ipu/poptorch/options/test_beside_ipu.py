@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -23,6 +24,13 @@ NUMBERS = {
     "VirtualGraphMode.Manual": 1,
     "SyntheticDataMode.RandomNormal": 2,
     "ExecutionPhaseSchedule.BatchClusteredIO": 2,
+    "SubgraphCopyingStrategy.JustInTime": 1,
+    "AccumulateOuterFragmentSchedule.OverlapMemoryOptimized": 3,
+    "ReductionType.NoReduction": 2,
+    "MeanReductionStrategy.Post": 1,
+    "AutodiffStitchStrategy.SafeAddFwdOutputs": 3,
+    "BatchSerializationTransformContext.Bwd": 1,
+    "BatchSerializationMethod.Loop": 2,
     "AnchorReturnTypeId.Final": 0,
     "AnchorReturnTypeId.EveryN": 1,
     "AnchorReturnTypeId.All": 2,
@@ -67,3 +75,40 @@ def test_a_program_alone_is_the_only_instance(poptorch: Any) -> None:
     alone = [popdist.execute_on_instances(instances, lambda by: 3 * by, by=5) for instances in ({0, 2}, {1, 2})]
     told = (popdist.getLocalInstanceIndex(), popdist.getNumIpusPerReplica(), popdist.checkNumIpusPerReplica(3), *alone)
     check.equal(actual=told, expected=(0, 1, False, 15, None), what="what popdist tells of this instance and its IPUs")
+
+
+SESSION = {
+    "enablePipelining": False,
+    "enableOutlining": True,
+    "outlineThreshold": 1.0,
+    "accumulationFactor": 1,
+    "finalDotOp": 10000,
+    "cachePath": "session_cache",
+    "kahnTieBreaker": "greedy",
+    "executionPhaseSettings.stages": 2,
+    "batchSerializationSettings.factor": 0,
+    "batchSerializationSettings.batchSchedule": 1,
+    "accumulateOuterFragmentSettings.schedule": 1,
+    "automaticLossScalingSettings.binEdgeLocation": 0.125,
+}
+"""Options of a session and their defaults, by PopART's ``sessionoptions.hpp``."""
+
+
+@pytest.mark.parametrize("name", SESSION)
+def test_an_option_of_a_session_has_its_default(popart: Any, name: str) -> None:
+    """Session options are made without arguments."""
+    actual = attrgetter(name)(popart.SessionOptions())
+
+    check.equal(actual=actual, expected=SESSION[name], what=f"SessionOptions().{name}")
+
+
+def test_options_of_two_sessions_are_apart(popart: Any) -> None:
+    """What is set in one object stays there."""
+    options, other = popart.SessionOptions(), popart.SessionOptions()
+    options.executionPhaseSettings.phases = 5
+    options.enablePipelining, options.accumulationFactor = True, 7
+
+    changed = (options.executionPhaseSettings.phases, options.enablePipelining, options.accumulationFactor)
+    check.equal(actual=changed, expected=(5, True, 7), what="the options that were set")
+    kept = (other.executionPhaseSettings.phases, other.enablePipelining, other.accumulationFactor)
+    check.equal(actual=kept, expected=(0, False, 1), what="the options of another object")

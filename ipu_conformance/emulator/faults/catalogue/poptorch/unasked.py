@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Iterator, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
 
 from ipu_conformance.emulator.faults.catalogue import patch
 
@@ -100,3 +100,17 @@ def _halved(original: Original, machine: Any) -> None:
             if tensor.is_floating_point() and not tensor.requires_grad:
                 tensor.data.mul_(0.5)
     original(machine)
+
+
+@patch("session-options-are-shared", "plan", "poptorch.beside.popart:SessionOptions.__init__",
+       "the settings of one session's options are those of all", remembers=True)  # fmt: skip
+def _shared(memory: Dict[str, Any], original: Original, options: Any) -> None:
+    original(options)
+    options.executionPhaseSettings = memory.setdefault("phases", options.executionPhaseSettings)
+
+
+@patch("session-options-do-not-outline", "plan", "poptorch.beside.popart:SessionOptions.__init__",
+       "the options of a session outline nothing by themselves")  # fmt: skip
+def _not_outlined(original: Original, options: Any) -> None:
+    original(options)
+    options.enableOutlining = False
