@@ -17,7 +17,7 @@ from ipu_conformance.emulator.tensorflow.compile.shards import placing
 from ipu_conformance.emulator.tensorflow.config import system
 from ipu_conformance.emulator.tensorflow.keras import library
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
-from ipu_conformance.emulator.tensorflow.run import replicas, training
+from ipu_conformance.emulator.tensorflow.run import gradient_capture, outfeed, replicas, training
 from ipu_conformance.emulator.tensorflow.run.accumulation import GradientAccumulationReductionMethod, in_dtype
 from ipu_conformance.emulator.tensorflow.run.pipeline_machine import FunctionPipeline, Functions, Program
 from ipu_conformance.emulator.tensorflow.surface import unavailable_function
@@ -82,6 +82,10 @@ def _is_keras(value: Any) -> bool:
     return not isinstance(value, v1_optimizer.Optimizer) and isinstance(value, library.optimizer_classes())
 
 
+def _is_none_or(kind: Any) -> Callable[[Any], bool]:
+    return lambda value: value is None or isinstance(value, kind)
+
+
 _TUPLE = _of_type("a tuple", lambda value: isinstance(value, tuple))
 _DICTIONARY = _of_type("a dictionary", lambda value: isinstance(value, dict))
 
@@ -102,11 +106,6 @@ class OptimizerFunctionOutput:
         gradient_capture_context: Any = None,
         captured_gradient_outfeed: Any = None,
     ) -> None:
-        if gradient_capture_context is not None or captured_gradient_outfeed is not None:
-            raise NotImplementedError(
-                "Gradients cannot be captured on the emulator: leave gradient_capture_context and "
-                "captured_gradient_outfeed out."
-            )
         self.opt = opt
         self.loss = loss
         self.compute_gradients_args = compute_gradients_args or ()
@@ -115,6 +114,8 @@ class OptimizerFunctionOutput:
         self.apply_gradients_kwargs = apply_gradients_kwargs or {}
         self.variables = variables or ()
         self.tape = tape
+        self.gradient_capture_context = gradient_capture_context
+        self.captured_gradient_outfeed = captured_gradient_outfeed
 
     opt = _held("opt", "The optimizer.", _of_type("an optimizer of TensorFlow or of Keras", _is_optimizer))
     loss = _held("loss", "The loss that it makes smaller.", _of_type("a tensor", tf.is_tensor))
@@ -140,8 +141,16 @@ class OptimizerFunctionOutput:
         _for(keras=True),
         _alone("variables"),
     )
-    gradient_capture_context = _held("gradient_capture_context", "None: no gradients are captured.")
-    captured_gradient_outfeed = _held("captured_gradient_outfeed", "None: no gradients are captured.")
+    gradient_capture_context = _held(
+        "gradient_capture_context",
+        "The context whose marks' gradients the optimizer is handed.",
+        _of_type("a GradientCaptureContext", _is_none_or(gradient_capture.GradientCaptureContext)),
+    )
+    captured_gradient_outfeed = _held(
+        "captured_gradient_outfeed",
+        "The queue that captured gradients are enqueued to.",
+        _of_type("an IPUOutfeedQueue", _is_none_or(outfeed.IPUOutfeedQueue)),
+    )
 
 
 class PipelineStageOptions:
@@ -254,6 +263,8 @@ def pipeline(
             device = FunctionPipeline(Functions(programs), planned, method, gradient_accumulation_dtype)
             outputs = training.one_run(planned, device, _taking(infeed_queue))
             _leave(outfeed_queue, outputs, planned, accumulate_outfeed, accumulate_outfeed_dtype)
+            if training_:
+                _leave_captured(device, len(programs), gradient_accumulation_for_captured_grads)
 
         with tf.control_dependencies([] if broken is None else [functions.fail(broken)]):
             return [_repeated(repeat_count, run)] * len(programs)
@@ -300,6 +311,19 @@ def _leave(queue: Any, outputs: List[List[Any]], planned: Plan, accumulated: boo
         [entries[turn * planned.replicas + replica] for turn in range(turns)] for replica in range(planned.replicas)
     ]
     queue._push(by_replica)
+
+
+def _leave_captured(device: FunctionPipeline, replicas: int, accumulated: bool) -> None:
+    """Put the gradients that were captured into the outfeed that the optimizer function names."""
+    captured = [device.captured(replica) for replica in range(replicas)]
+    if captured[0] and not accumulated:
+        raise NotImplementedError(
+            "Captured gradients are accumulated on the emulator: leave gradient_accumulation_for_captured_grads True."
+        )
+    queue = device.results[0].captured_gradient_outfeed
+    if queue is not None and captured[0]:
+        queue._claim()
+        queue._push([[own] for own in captured])
 
 
 def _checked_result(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,12 +17,14 @@ Pairs = List[Tuple[Any, Any]]
 GradientFunction = Callable[[Any, Any], Any]
 
 
-def applied(opt: Any, grads_and_vars: Pairs, global_step: Any = None, name: Optional[str] = None) -> Any:
+def applied(
+    opt: Any, grads_and_vars: Pairs, global_step: Any = None, name: Optional[str] = None, **settings: Any
+) -> Any:
     """The operation with which an optimizer of TensorFlow 1 or of Keras updates; Keras' own do not count steps."""
     grads_and_vars = taken(opt, grads_and_vars)
     if not _of_keras(opt):
-        return opt.apply_gradients(grads_and_vars, global_step=global_step, name=name)
-    operation = opt.apply_gradients(grads_and_vars)
+        return opt.apply_gradients(grads_and_vars, global_step=global_step, name=name, **settings)
+    operation = opt.apply_gradients(grads_and_vars, **settings)
     if global_step is not None:
         global_step.assign_add(tf.ones([], global_step.dtype))
     return operation if isinstance(operation, tf.Operation) else tf.group(operation)

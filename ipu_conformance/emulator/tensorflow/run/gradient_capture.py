@@ -86,6 +86,23 @@ class GradientCaptureTape(tf.GradientTape, GradientCaptureContext):
         return found
 
 
+@contextlib.contextmanager
+def kept() -> Iterator[Dict[str, List[Any]]]:
+    """The gradients of what is marked that are computed inside, whatever tapes and contexts are open around."""
+    found: Dict[str, List[Any]] = {}
+    _open.frames.append((id(found), found))
+    try:
+        yield found
+    finally:
+        _open.frames.remove((id(found), found))
+
+
+def takes(optimizer: Any) -> bool:
+    """Whether ``apply_gradients`` of an optimizer is handed what was captured."""
+    named = "captured_grads" in inspect.signature(type(optimizer).apply_gradients).parameters
+    return named or bool(getattr(optimizer, "supports_captured_grads", False))
+
+
 def capture_upstream_gradients(args: Any, tag: str = "") -> Any:
     """The same tensors, whose gradients the innermost tape or context keeps under ``tag``."""
 

@@ -12,8 +12,8 @@ from ipu_conformance.emulator.tensorflow.compile import functions, graph_context
 from ipu_conformance.emulator.tensorflow.compile.graph_context import Replay
 from ipu_conformance.emulator.tensorflow.optim import wrappers
 from ipu_conformance.emulator.tensorflow.refusals import pipelining as refusals
-from ipu_conformance.emulator.tensorflow.run import outfeed
-from ipu_conformance.emulator.tensorflow.run.accumulation import Gradient, Method, taken
+from ipu_conformance.emulator.tensorflow.run import gradient_capture, outfeed
+from ipu_conformance.emulator.tensorflow.run.accumulation import Accumulator, Gradient, Method, taken
 from ipu_conformance.emulator.tensorflow.run.machine import LOSS, StagedMachine, Stash, differentiable
 
 Tensors = Dict[str, Any]
@@ -91,6 +91,7 @@ class FunctionPipeline(StagedMachine):
         super().__init__(plan, method, dtype)
         self.functions = functions
         self.results: List[Any] = [None] * plan.replicas
+        self._captured = [Accumulator(method, dtype) for _ in range(plan.replicas)]
 
     def passed(self, replica: int, stage: int, micro_batch: int, boundary: Any, keep: bool) -> Tuple[Any, Any]:
         """The function of the stage, under a tape of its own."""
@@ -116,6 +117,24 @@ class FunctionPipeline(StagedMachine):
             Stash(tape, inputs, {LOSS: loss}, variables),
         )
 
+    def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
+        """Accumulates what the stage marks, too, where the optimizer function names what captures it."""
+        if not _captures(self.results[replica]):
+            return super().backward(replica, stage, micro_batch, stash, gradient)
+        with gradient_capture.kept() as captured:
+            handed = super().backward(replica, stage, micro_batch, stash, gradient)
+        for tag, tensors in captured.items():
+            for number, tensor in enumerate(tensors):
+                self._captured[replica].add(f"{number} {tag}", Gradient(None, tensor, tensor))
+        return handed
+
+    def captured(self, replica: int) -> Dict[str, List[Any]]:
+        """The accumulated gradients of what was marked, a list for each tag; each replica has its own."""
+        tags: Dict[str, List[Any]] = {}
+        for key, value in self._captured[replica].held.items():
+            tags.setdefault(key.split(" ", 1)[1], []).append(self.divided(value))
+        return tags
+
     def owned(self, stage: int) -> Sequence[Any]:
         """The variables that the stage was seen to use, and no earlier one was."""
         return self.functions.owned(stage)
@@ -139,15 +158,24 @@ class FunctionPipeline(StagedMachine):
     def step(self, replica: int, gradients: Sequence[Gradient]) -> None:
         """The optimizer of the optimizer function takes its one step."""
         with self.functions.programs[replica].context.entered():
-            _apply(self.results[replica], [(gradient.value, gradient.variable) for gradient in gradients])
+            pairs = [(gradient.value, gradient.variable) for gradient in gradients]
+            _apply(self.results[replica], pairs, self.captured(replica))
 
 
-def _apply(result: Any, pairs: List[Any]) -> None:
+def _captures(result: Any) -> bool:
+    """Whether an optimizer function names a tape or a context that captures gradients."""
+    return isinstance(result.tape, gradient_capture.GradientCaptureTape) or result.gradient_capture_context is not None
+
+
+def _apply(result: Any, pairs: List[Any], captured: Tensors) -> None:
     arguments, named = list(result.apply_gradients_args), dict(result.apply_gradients_kwargs)
+    if captured and gradient_capture.takes(result.opt):
+        named["captured_grads"] = captured
     if isinstance(result.opt, v1_optimizer.Optimizer):
         result.opt.apply_gradients(taken(result.opt, pairs), *arguments, **named)
     else:
-        wrappers.applied(result.opt, pairs, named.get("global_step"))
+        own = {name: value for name, value in named.items() if name == "captured_grads"}
+        wrappers.applied(result.opt, pairs, named.get("global_step"), **own)
 
 
 def _wanted(variable: Any, result: Any) -> bool:

@@ -106,3 +106,61 @@ def test_a_tag_is_captured_once(tf: Any, ipu: Any) -> None:
         with check.raises(ValueError, match="captured", what="a second gradient of one tag"):
             tape.gradient(loss, x)
     check.equal(actual=sorted(tape.captured_gradients), expected=["twice"], what="the tags")
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("method", ["SUM", "MEAN"])
+def test_a_pipeline_accumulates_what_it_captures(tf: Any, ipu: Any, configure: Any, method: str, replicas: int) -> None:
+    """Gradients of marks in two stages are reduced over the micro-batches as those of weights are.
+
+    The optimizer and the queue that the optimizer function names get those of their own replica.
+    """
+    configure(2 * replicas)
+    count, rows = 8, np.arange(1, 17, dtype=np.float32)[: 8 * replicas]
+    mark, context = ipu.grad_util_ops.capture_upstream_gradients, ipu.eager.backprop.GradientCaptureContext()
+    told, queues = [], {}
+
+    class Told(tf.compat.v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+        def apply_gradients(self, pairs: Any, captured_grads: Any = None, **settings: Any) -> Any:
+            told.append({tag: len(gradients) for tag, gradients in captured_grads.items()})
+            return super().apply_gradients(pairs, **settings)
+
+    def first(x: Any) -> Any:
+        with tf.compat.v1.variable_scope("own", use_resource=True):
+            weight = tf.compat.v1.get_variable("w", initializer=2.0)
+        return mark(x * weight, tag="first")
+
+    def second(x: Any) -> Any:
+        return tf.reduce_sum(4 * mark(x * x, tag="second"))
+
+    def update(loss: Any) -> Any:
+        return ipu.pipelining_ops.OptimizerFunctionOutput(
+            Told(0.0), loss, gradient_capture_context=context, captured_gradient_outfeed=queues["captured"]
+        )
+
+    reduction = getattr(ipu.gradient_accumulation.GradientAccumulationReductionMethod, method)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows).batch(1, True))
+        queues.update({name: ipu.ipu_outfeed_queue.IPUOutfeedQueue() for name in ("losses", "captured")})
+
+        def program() -> Any:
+            return ipu.pipelining_ops.pipeline(
+                [first, second], count, inputs=[], infeed_queue=infeed, outfeed_queue=queues["losses"],
+                optimizer_function=update, reduction_method=reduction,
+            )  # fmt: skip
+
+        with ipu.scopes.ipu_scope("/device:IPU:0"):
+            run = ipu.ipu_compiler.compile(program)
+        taken = queues["captured"].dequeue()
+        session.run([infeed.initializer, tf.compat.v1.global_variables_initializer()])
+        session.run(run)
+        got = session.run(taken)
+
+    check.equal(actual=told[-1], expected={"first": 1, "second": 1}, what="the tensors by tag that the optimizer gets")
+    own = rows.reshape(count, replicas).astype(np.float64).sum(0) / (count if method == "MEAN" else 1)
+    # The loss is 4 (2x)^2: 4 reaches its square, and 8 · 2x the product.
+    constant = 4.0 if method == "MEAN" else 4.0 * count
+    for tag, expected in (("first", 16 * own), ("second", np.full(replicas, constant))):
+        actual = np.asarray(got[tag][0]).ravel()
+        check.identical(actual=actual, expected=expected.astype(np.float32), what=f"what reaches the {tag} mark")

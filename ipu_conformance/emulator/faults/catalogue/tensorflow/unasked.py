@@ -71,3 +71,18 @@ def _half_as_far(original: Original, optimizer: Any) -> Any:
             **settings,
         )
     return native
+
+
+@patch("captured-in-a-pipeline-not-divided", "reduce", "tensorflow.run.pipeline_machine:FunctionPipeline.captured",
+       "a mean of captured gradients is their sum")  # fmt: skip
+def _not_divided(original: Original, machine: Any, replica: int) -> Any:
+    return {
+        tag: [tensor * machine.divisor for tensor in tensors] for tag, tensors in original(machine, replica).items()
+    }
+
+
+@patch("captured-in-a-pipeline-of-the-first-replica", "reduce",
+       "tensorflow.run.pipeline_machine:FunctionPipeline.captured",
+       "every replica has the captured gradients of the first")  # fmt: skip
+def _of_the_first(original: Original, machine: Any, replica: int) -> Any:
+    return original(machine, 0)
