@@ -106,6 +106,7 @@ class FunctionPipeline(StagedMachine):
             outputs, result = self.functions.call(replica, stage, boundary)
             if last:
                 loss = tf.convert_to_tensor(result.loss)
+                differentiated = _transformed(result.opt, loss)
         variables = tape.watched_variables()
         self.functions.note(stage, variables)
         if not last:
@@ -114,7 +115,7 @@ class FunctionPipeline(StagedMachine):
         self.results[replica] = result
         return (
             _leaving(self.functions.programs[replica], outputs, loss),
-            Stash(tape, inputs, {LOSS: loss}, variables),
+            Stash(tape, inputs, {LOSS: differentiated}, variables),
         )
 
     def backward(self, replica: int, stage: int, micro_batch: int, stash: Any, gradient: Any) -> Any:
@@ -160,6 +161,13 @@ class FunctionPipeline(StagedMachine):
         with self.functions.programs[replica].context.entered():
             pairs = [(gradient.value, gradient.variable) for gradient in gradients]
             _apply(self.results[replica], pairs, self.captured(replica))
+
+
+def _transformed(optimizer: Any, loss: Any) -> Any:
+    """The loss whose gradients a wrapper of a Keras optimizer takes: one that scales its loss scales it here."""
+    from ipu_conformance.emulator.tensorflow.optim.keras_wrappers import IpuOptimizer
+
+    return optimizer._transform_loss(loss) if isinstance(optimizer, IpuOptimizer) else loss
 
 
 def _captures(result: Any) -> bool:

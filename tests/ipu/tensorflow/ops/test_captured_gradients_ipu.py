@@ -121,7 +121,7 @@ def test_a_pipeline_accumulates_what_it_captures(tf: Any, ipu: Any, configure: A
     mark, context = ipu.grad_util_ops.capture_upstream_gradients, ipu.eager.backprop.GradientCaptureContext()
     told, queues = [], {}
 
-    class Told(tf.compat.v1.train.GradientDescentOptimizer):  # type: ignore[misc]
+    class Told(tf.compat.v1.train.GradientDescentOptimizer):
         def apply_gradients(self, pairs: Any, captured_grads: Any = None, **settings: Any) -> Any:
             told.append({tag: len(gradients) for tag, gradients in captured_grads.items()})
             return super().apply_gradients(pairs, **settings)

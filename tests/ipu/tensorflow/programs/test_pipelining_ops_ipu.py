@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 import numpy as np
@@ -458,3 +459,19 @@ def test_options_of_stages_are_dictionaries(ipu: Any) -> None:
     check.equal(actual=kind(matmul_options=options).matmul_options, expected=options, what="matmul_options")
     with check.raises(TypeError, match="convolution_options", what="a text of convolution_options"):
         kind(convolution_options="none")
+
+
+def test_a_pipeline_takes_gradients_of_the_scaled_loss(device: Device) -> None:
+    """An optimizer of Keras that scales its loss by powers of two leaves the weights that it leaves without scaling."""
+    chain = Chain(device, 2)
+
+    @functools.lru_cache(maxsize=None)
+    def optimizer() -> Any:
+        scaling = importlib.import_module("keras.ipu.optimizers").ALSOptimizer
+        with device.tf.init_scope():
+            return scaling(device.tf.keras.optimizers.legacy.SGD(RATE, momentum=0.5), 64)
+
+    chain.optimizer = optimizer  # type: ignore[method-assign]
+    chain.chosen = lambda: {"variables": [chain.weight(0), chain.weight(1)]}  # type: ignore[method-assign]
+
+    check_trained(chain.train(4, 2), 2, counts(2, 4, momentum=0.5))

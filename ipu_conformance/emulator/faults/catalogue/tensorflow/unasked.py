@@ -86,3 +86,9 @@ def _not_divided(original: Original, machine: Any, replica: int) -> Any:
        "every replica has the captured gradients of the first")  # fmt: skip
 def _of_the_first(original: Original, machine: Any, replica: int) -> Any:
     return original(machine, 0)
+
+
+@patch("loss-of-a-pipeline-not-scaled", "update", "tensorflow.run.pipeline_machine:_transformed",
+       "a pipeline takes the gradients of the loss itself for an optimizer that scales it")  # fmt: skip
+def _not_scaled(original: Original, optimizer: Any, loss: Any) -> Any:
+    return loss
