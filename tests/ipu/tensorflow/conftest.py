@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -92,9 +93,21 @@ def strategy(strategy_on: Callable[..., Any]) -> Any:
 @pytest.fixture(params=MODES)
 def device(request: Any, tf: Any, ipu: Any, configure: Any) -> Iterator[Device]:
     """A device that runs programs in a function of a strategy, or in a session."""
-    one = Device(tf, ipu, configure, request.param)
-    yield one
-    one.close()
+    with contextlib.closing(Device(tf, ipu, configure, request.param)) as one:
+        yield one
+
+
+@pytest.fixture
+def eager(tf: Any, ipu: Any, configure: Any) -> Device:
+    """A device that runs programs in a function of a strategy."""
+    return Device(tf, ipu, configure, "function")
+
+
+@pytest.fixture
+def graph(tf: Any, ipu: Any, configure: Any) -> Iterator[Device]:
+    """A device that runs programs in a session."""
+    with contextlib.closing(Device(tf, ipu, configure, "graph")) as one:
+        yield one
 
 
 @pytest.fixture

@@ -94,6 +94,12 @@ class Device:
         """Run a loop of ``steps`` iterations on the device; its body gets the values and what an infeed gives."""
         return self.run(lambda: self.ipu.loops.repeat(steps, body, list(values), queue))
 
+    def outfed(self, steps: int, body: Callable[..., Any], fed: Any = None, last: bool = False) -> Any:
+        """What a loop of ``steps`` iterations outfeeds whose body's results are enqueued."""
+        queue, out = None if fed is None else self.infeed(fed), self.outfeed(last)
+        self.repeat(steps, lambda *elements: out.enqueue(body(*elements)), queue)
+        return self.dequeue(out)
+
     def pipe(self, stages: Sequence[Any], count: int, fed: Any, last: bool = False, **settings: Any) -> Any:
         """What a pipeline of so many micro-batches outfeeds."""
         settings.update(infeed_queue=self.infeed(fed), outfeed_queue=self.outfeed(last))

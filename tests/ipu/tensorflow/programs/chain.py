@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Dict
 
 import numpy as np
@@ -9,14 +10,22 @@ import numpy as np
 from ..device_programs import Device
 from ..exact import RATE, START, Trained, samples
 
+ENUMERATIONS = {
+    "pipeline_schedule": "pipelining_ops.PipelineSchedule",
+    "recomputation_mode": "pipelining_ops.RecomputationMode",
+    "reduction_method": "gradient_accumulation.GradientAccumulationReductionMethod",
+}
+"""The settings that a chain is given by the name of a member."""
+
 
 class Chain:
     """The chain of products as a pipeline of one weight a stage."""
 
-    def __init__(
-        self, device: Device, number_of_stages: int, replicas: int = 1, *, recompute: bool = False, **options: Any
-    ) -> None:
-        device.open((1 << (number_of_stages - 1).bit_length()) * replicas, allow_recompute=recompute)
+    def __init__(self, device: Device, number_of_stages: int, replicas: int = 1, **options: Any) -> None:
+        last = max(options.get("device_mapping") or [number_of_stages - 1])
+        device.open((1 << last.bit_length()) * replicas, allow_recompute="recomputation_mode" in options)
+        for name in options.keys() & ENUMERATIONS.keys():
+            options[name] = operator.attrgetter(ENUMERATIONS[name])(device.ipu)[options[name]]
         self.device, self.options = device, options
         self.names = [f"w{stage}" for stage in range(number_of_stages)]
 
@@ -50,26 +59,24 @@ class Chain:
                 self.weight(stage)
         return lambda: ops.pipeline([self.stage(stage) for stage in stages], count, repeat_count=runs, **settings)
 
-    def train(self, count: int, runs: int, replicas: int = 1, last: bool = False, **more: Any) -> Trained:
-        """The weights and the outfeed after training."""
-        queue, out = self.device.infeed(samples(count * runs * replicas)), self.device.outfeed(last)
+    def train(
+        self, count: int, runs: int, replicas: int = 1, last: bool = False, fed: Any = None, **more: Any
+    ) -> Trained:
+        """The weights and the outfeed after training on samples."""
+        fed = samples(count * runs * replicas) if fed is None else fed
+        queue, out = self.device.infeed(fed), self.device.outfeed(last)
         self.device.run(self.program(count, runs, queue, out, **more))
         (losses,) = self.device.tf.nest.flatten(self.device.dequeue(out))
         return Trained(np.asarray(self.device.read(self.names), np.float32), losses)
 
 
-def schedule(device: Device, name: str) -> Any:
-    """The schedule of that name."""
-    return device.ipu.pipelining_ops.PipelineSchedule[name]
-
-
-def outfed_by(device: Device, last_stage: Any, scale: float, **options: Any) -> Any:
-    """What a pipeline outfeeds whose first stage hands on x·w0 and x; its loss is the scaled first output."""
+def outfed_by(device: Device, last_stage: Any, **options: Any) -> Any:
+    """What a pipeline outfeeds whose first stage hands on x·w0 and x; its loss is twice the first output."""
     ops = device.open(2).ipu.pipelining_ops
     device.variable("w0", START[0])
 
     def optimizer_function(loss: Any, *rest: Any) -> Any:
-        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), scale * loss)
+        return ops.OptimizerFunctionOutput(device.tf.compat.v1.train.GradientDescentOptimizer(RATE), 2 * loss)
 
     stages = [lambda x: (x * device.variable("w0", START[0]), x), last_stage]
     return device.pipe(stages, 4, samples(4), **{"optimizer_function": optimizer_function, **options})

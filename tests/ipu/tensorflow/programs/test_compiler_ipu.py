@@ -106,12 +106,6 @@ def test_variables_of_a_computation_belong_to_the_graph(tf: Any, ipu: Any, sessi
     check.equal(actual=runs, expected=[[2, 3], [3, 5], [4, 7]], what="the weight, by run")
 
 
-def test_what_is_not_for_an_ipu_is_refused(tf: Any, ipu: Any, session: Any) -> None:
-    """A computation that no scope places on an IPU is not compiled."""
-    with check.raises(RuntimeError, match="not compiled for an IPU device", what="a computation outside of a scope"):
-        ipu.ipu_compiler.compile(lambda: tf.constant(1.0) + 1)
-
-
 def test_a_scope_inside_places_the_computation(tf: Any, ipu: Any, session: Any) -> None:
     """A computation may open the scope of an IPU itself."""
 
@@ -122,20 +116,6 @@ def test_a_scope_inside_places_the_computation(tf: Any, ipu: Any, session: Any) 
     (result,) = ipu.ipu_compiler.compile(computation)
 
     check.equal(actual=session.run(result), expected=2.0, what="1 + 1")
-
-
-def test_a_specification_of_an_estimator_is_refused(tf: Any, ipu: Any, session: Any) -> None:
-    """An IPUEstimator compiles its model function itself: a computation returns no EstimatorSpec."""
-    kind = tf.compat.v1.estimator.EstimatorSpec
-    with check.raises(ValueError, match="EstimatorSpec", what="a computation that returns an EstimatorSpec"):
-        compiled(ipu, lambda x: [x, kind("infer", predictions=x)], [tf.constant(2.0)])
-
-
-@pytest.mark.parametrize(("computation", "inputs"), [(3, None), (lambda x: x, 5)], ids=["computation", "inputs"])
-def test_wrong_arguments_are_refused(ipu: Any, session: Any, computation: Any, inputs: Any) -> None:
-    """A computation is a function and its inputs a list."""
-    with check.raises(TypeError, match="", what=f"compile({computation}, {inputs})"):
-        compiled(ipu, computation, inputs)
 
 
 @pytest.mark.parametrize("how", ["function", "eager"])

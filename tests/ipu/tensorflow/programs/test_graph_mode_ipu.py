@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, Iterator, Optional
 
 import numpy as np
 import pytest
@@ -14,27 +15,13 @@ from ..device_programs import Device
 from ..exact import RATE, START, Trained, check_trained, check_weight, counts, samples, trained
 
 
-@pytest.fixture
-def graph(tf: Any, ipu: Any, configure: Any) -> Any:
-    """A device that runs programs in a session."""
-    device = Device(tf, ipu, configure, "graph")
-    yield device
-    device.close()
-
-
-def weight_of(graph: Device) -> Any:
-    """The weight, made on the device."""
-    return graph.variable("w0", START[0])
-
-
 def training(graph: Device, queue: Any, steps: int, wrap: Callable[[Any], Any], momentum: float = 0.0) -> Any:
     """A program that trains one weight."""
     v1 = graph.tf.compat.v1
 
     def body(x: Any) -> Any:
-        weight = weight_of(graph)
         inner = v1.train.MomentumOptimizer(RATE, momentum) if momentum else v1.train.GradientDescentOptimizer(RATE)
-        return wrap(inner).minimize(weight * x)
+        return wrap(inner).minimize(graph.variable("w0", START[0]) * x)
 
     return graph.compile(lambda: graph.ipu.loops.repeat(steps, body, [], queue))
 
@@ -87,21 +74,10 @@ def test_a_program_computes_first_values(graph: Device, replicas: int, looped: b
     values = {variable.name: graph.session.run(variable) for variable in v1.global_variables()}
 
     check.equal(actual=sorted(values), expected=["scope/narrow:0", "scope/wide:0"], what="the variables")
-    check.identical(
-        actual=values["scope/narrow:0"], expected=np.asarray([3, 4], np.float16), what="the first value in half"
-    )
-    wide = np.asarray([0.25, 1.25, 2.25], np.float32)
+    narrow, wide = np.asarray([3, 4], np.float16), np.asarray([0.25, 1.25, 2.25], np.float32)
+    check.identical(actual=values["scope/narrow:0"], expected=narrow, what="the first value in half")
     check.identical(actual=values["scope/wide:0"], expected=wide, what="the other")
     check.identical(actual=total, expected=np.float32(10.75 * (5 if looped else 1)), what="the sum of both")
-
-
-def stepped(state: Tuple[float, float], gradients: Sequence[float]) -> Tuple[float, float]:
-    """A weight and its velocity after steps with these gradients."""
-    weight, velocity = state
-    for gradient in gradients:
-        velocity = 0.5 * velocity + gradient
-        weight -= RATE * velocity
-    return weight, velocity
 
 
 @pytest.mark.parametrize("replicas", [1, 4])
@@ -119,10 +95,11 @@ def test_a_checkpoint_restores_every_replica(graph: Device, replicas: int, tmp_p
     go()
     weights += graph.read(["w0"])
 
-    rows = samples(6 * replicas).reshape(3, 2, replicas).mean(axis=2).tolist()
-    saved = stepped((START[0], 0.0), rows[0])
-    expected = [stepped(saved, rows[1])[0], saved[0], stepped(saved, rows[2])[0]]
-    check.equal(actual=weights, expected=expected, what="the weight before it is restored, after it, and after a run")
+    rows, ways = samples(6 * replicas).reshape(3, -1), {"before it is restored": [0, 1], "then": [0], "after": [0, 2]}
+    for (when, runs), weight in zip(ways.items(), weights):
+        config = counts(2 * len(runs), replicas=replicas, momentum=0.5)
+        expected = trained(1, config, fed=rows[runs].ravel()).weights[0]
+        check.identical(actual=weight, expected=expected, what=f"the weight {when}")
 
 
 @pytest.mark.parametrize("replicas", [1, 4])
@@ -143,13 +120,13 @@ def test_variables_around_a_program_are_its_weights(graph: Device, replicas: int
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_layers_that_a_program_makes_are_made_once(graph: Device, replicas: int) -> None:
     """A Keras layer made inside the program has one kernel, with the same start on every replica."""
-    out, layer = graph.open(replicas).outfeed(last=True), graph.tf.keras.layers.Dense
+    layer = graph.open(replicas).tf.keras.layers.Dense
     rows = np.exp2(np.arange(2 * replicas, dtype=np.float32)).reshape(-1, 1, 1)  # products with them are exact
-    graph.repeat(2, lambda x: out.enqueue(layer(3, use_bias=False)(x)), graph.infeed(rows))
+    products = graph.outfed(2, lambda x: layer(3, use_bias=False)(x), rows, last=True)
     variables = graph.tf.compat.v1.global_variables()
 
     check.equal(actual=[variable.shape for variable in variables], expected=[(1, 3)], what="the shapes of all kernels")
-    products, expected = graph.dequeue(out), graph.session.run(variables[0]) * rows[replicas:]
+    expected = graph.session.run(variables[0]) * rows[replicas:]
     check.identical(actual=products.reshape(replicas, 1, 3), expected=expected, what="the products, by replica")
 
 
@@ -159,7 +136,7 @@ def test_two_programs_share_variables(graph: Device) -> None:
     train = training(graph, queue, 2, graph.ipu.optimizers.CrossReplicaOptimizer)
     with graph.ipu.scopes.ipu_scope("/device:IPU:0"):
         evaluate = graph.ipu.ipu_compiler.compile(
-            lambda: graph.ipu.loops.repeat(1, lambda: evaluated.enqueue(weight_of(graph) * 2), [])
+            lambda: graph.ipu.loops.repeat(1, lambda: evaluated.enqueue(graph.variable("w0", START[0]) * 2), [])
         )
     train()
     graph.session.run(evaluate)
@@ -175,7 +152,7 @@ def test_the_global_step_is_counted(graph: Device) -> None:
 
     def body(x: Any) -> Any:
         opt = graph.ipu.optimizers.GradientAccumulationOptimizerV2(v1.train.GradientDescentOptimizer(RATE), 3)
-        return opt.minimize(weight_of(graph) * x, global_step=step)
+        return opt.minimize(graph.variable("w0", START[0]) * x, global_step=step)
 
     graph.repeat(15, body, queue)
 
@@ -226,111 +203,78 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
     check_trained(Trained(kernels, losses), 2, counts(1, 4, replicas))
 
 
-def _configured_after_building(tf: Any, ipu: Any, configure: Any, ipus: int = 4) -> None:
-    """A program for whose replicas the system is configured after its graph was built is as specified."""
-    v1, rows = tf.compat.v1, samples(24)
-    with tf.Graph().as_default(), v1.Session() as session:
-        queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows))
-        out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
-
-        def body(total: Any, x: Any) -> Any:
-            weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
-            mean = ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(0.5))
-            added = v1.get_variable("added", initializer=0.0, use_resource=True, trainable=False).assign_add(x)
-            step = mean.minimize(weight * x, var_list=[weight])
-            return total + x, out.enqueue({"element": x, "twice": 2 * x}), step, added.op
-
-        with ipu.scopes.ipu_scope("/device:IPU:0"):
-            (result,) = ipu.ipu_compiler.compile(lambda: [ipu.loops.repeat(3, body, [0.0], queue)])
-        taken, start = out.dequeue(), queue.initializer
-        variables = {variable.op.name: variable for variable in v1.global_variables()}
-        configure(ipus)
-        session.run([v1.global_variables_initializer(), start])
-        total, outfed = session.run(result), session.run(taken)
-        trained_weight, added = session.run([variables["weight"], variables["added"]])
-
-    expected = rows[: 3 * ipus].reshape(3, ipus)
-    shape = expected.shape if ipus > 1 else (3,)
-    check.identical(actual=outfed["element"], expected=expected.reshape(shape), what="the elements by iteration")
-    check.identical(actual=outfed["twice"], expected=2 * expected.reshape(shape), what="twice the elements")
-    check.identical(actual=total, expected=expected[:, 0].sum(), what="the sum of replica 0")
-    check.identical(actual=added, expected=expected[:, 0].sum(), what="what replica 0 added to a variable")
-    moved = np.float32(1 - 0.5 * expected.astype(np.float64).mean(axis=1).sum())
-    check.identical(actual=trained_weight, expected=moved, what="the weight after three steps of means over replicas")
-
-
-def test_a_graph_may_be_built_before_the_system_is_configured(tf: Any, ipu: Any, configure: Any) -> None:
-    """The replicas of a program are those of the configuration in force when it runs, however early it was built."""
-    ipu.utils.reset_ipu_configuration()
-    _configured_after_building(tf, ipu, configure)
-
-
-@pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (8, 4), (4, 1)], ids=["1", "2", "8", "4-1"])
-def test_a_graph_may_be_built_under_another_configuration(
-    tf: Any, ipu: Any, configure: Any, before: int, after: int
-) -> None:
-    """The replicas of a program are not those of the configuration in force when it was built."""
-    configure(before)
-    _configured_after_building(tf, ipu, configure, after)
-
-
 class Steps:
-    """A graph of a program that takes one step on the mean of as many elements as there are replicas."""
+    """A graph of three steps: each sums up what it is fed, and trains on the means over replicas."""
 
-    def __init__(self, tf: Any, ipu: Any, rows: Any) -> None:
+    def __init__(self, tf: Any, ipu: Any) -> None:
         self.v1 = tf.compat.v1
         with tf.Graph().as_default() as self.graph:
-            queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(rows))
+            queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(samples(24)))
             out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
 
-            def body(x: Any) -> Any:
-                weight = self.v1.get_variable("weight", initializer=1.0, use_resource=True)
+            def variable(name: str, value: float, trainable: bool = True) -> Any:
+                return self.v1.get_variable(name, initializer=value, use_resource=True, trainable=trainable)
+
+            def body(total: Any, x: Any) -> Any:
+                weight, added = variable("weight", 1.0), variable("added", 0.0, trainable=False).assign_add(x)
                 mean = ipu.optimizers.CrossReplicaOptimizer(self.v1.train.GradientDescentOptimizer(0.5))
-                return out.enqueue(x), mean.minimize(weight * x, var_list=[weight])
+                step = mean.minimize(weight * x, var_list=[weight])
+                return total + x, out.enqueue({"element": x, "twice": 2 * x}), step, added.op
 
             with ipu.scopes.ipu_scope("/device:IPU:0"):
-                self.go = ipu.ipu_compiler.compile(lambda: ipu.loops.repeat(3, body, infeed_queue=queue))
+                (self.total,) = ipu.ipu_compiler.compile(lambda: [ipu.loops.repeat(3, body, [0.0], queue)])
             self.taken, self.begin = out.dequeue(), [self.v1.global_variables_initializer(), queue.initializer]
-            self.weight = self.v1.global_variables()[0]
+            self.variables = {variable.op.name: variable for variable in self.v1.global_variables()}
 
-    def session(self) -> Any:
-        """A new session that is ready to run."""
-        session = self.v1.Session(graph=self.graph)
-        session.run(self.begin)
-        return session
-
-    def run(self, session: Any) -> Any:
-        """The elements by iteration and replica, and the weight."""
-        session.run(self.go)
-        return session.run(self.taken), session.run(self.weight)
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Callable[[], Any]]:
+        """What begins and runs the graph in a new session: the sum, what is outfed, and the variables afterwards."""
+        parts = (self.begin, self.total, self.taken, self.variables)
+        with self.v1.Session(graph=self.graph) as session:
+            yield lambda: [session.run(part) for part in parts][1:]
 
 
-@pytest.mark.ipus(8)
-@pytest.mark.parametrize("before", [1, 2, 8])
-def test_a_graph_that_has_run_is_compiled_again(tf: Any, ipu: Any, configure: Any, before: int) -> None:
-    """A session under another configuration runs the graph on the replicas of that one."""
-    rows = samples(24)
-    configure(before)
-    steps = Steps(tf, ipu, rows)
-    with steps.session() as session:
-        steps.run(session)
-    configure(4)
-    with steps.session() as session:
-        outfed, weight = steps.run(session)
+BUILT = [
+    pytest.param(None, 4, False, id="unconfigured"),
+    *(pytest.param(before, 4, False, id=str(before)) for before in (1, 2, 8)),
+    pytest.param(4, 1, False, id="4-1"),
+    *(pytest.param(before, 4, True, id=f"ran-{before}", marks=pytest.mark.ipus(8)) for before in (1, 2, 8)),
+]
 
-    expected = rows[:12].reshape(3, 4)
-    check.identical(actual=outfed, expected=expected, what="the elements by iteration and replica")
-    moved = np.float32(1 - 0.5 * expected.astype(np.float64).mean(axis=1).sum())
-    check.identical(actual=weight, expected=moved, what="the weight after three steps of means over replicas")
+
+@pytest.mark.parametrize(("before", "ipus", "ran"), BUILT)
+def test_a_graph_may_be_built_under_another_configuration(
+    tf: Any, ipu: Any, configure: Any, before: Optional[int], ipus: int, ran: bool
+) -> None:
+    """The replicas of a program are those of the configuration in force when it runs, not when it was built."""
+    ipu.utils.reset_ipu_configuration()
+    if before is not None:
+        configure(before)
+    steps = Steps(tf, ipu)
+    if ran:
+        with steps.session() as run:
+            run()
+        configure(ipus)
+    with steps.session() as run:
+        configure(ipus)
+        total, outfed, variables = run()
+
+    fed = samples(24)[: 3 * ipus].reshape(3, ipus)
+    expected = fed if ipus > 1 else fed[:, 0]
+    check.identical(actual=outfed["element"], expected=expected, what="the elements by iteration and replica")
+    check.identical(actual=outfed["twice"], expected=2 * expected, what="twice the elements")
+    check.identical(actual=total, expected=fed[:, 0].sum(), what="the sum of replica 0")
+    check.identical(actual=variables["added"], expected=fed[:, 0].sum(), what="what replica 0 added to a variable")
+    moved = np.float32(1 - 0.5 * fed.astype(np.float64).mean(axis=1).sum())
+    check.identical(actual=variables["weight"], expected=moved, what="the weight after three steps of means")
 
 
 @pytest.mark.emulator
 def test_a_session_that_has_run_is_not_compiled_again(tf: Any, ipu: Any, configure: Any) -> None:
     """A session that has run its graph would run it as it was: it is refused where the IPUs are others."""
     configure(2)
-    steps = Steps(tf, ipu, samples(24))
-    with steps.session() as session:
-        steps.run(session)
+    with Steps(tf, ipu).session() as run:
+        run()
         configure(4)
         with check.raises(RuntimeError, match="another session", what="a run after another configuration"):
-            steps.run(session)
+            run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ import pytest
 from ipu_conformance import check
 
 from ..device_programs import Device
-from ..exact import RATE, START, Trained, check_trained, counts, samples
-from .chain import Chain, schedule
+from ..exact import RATE, START, check_trained, counts, samples
+from .chain import Chain
 
 BATCHES = 3
 
@@ -20,35 +20,12 @@ BATCHES = 3
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
 def test_a_stage_runs_several_batches(device: Device, replicas: int, named: bool) -> None:
     """With batch_serialization_iterations every execution of a stage takes so many batches; all of a run are summed."""
-    options = {"pipeline_schedule": schedule(device, "Sequential"), "device_mapping": [0, 0]} if named else {}
-    chain = Chain(device, 1, replicas, batch_serialization_iterations=BATCHES, device_mapping=None)
+    options = {"pipeline_schedule": "Sequential", "device_mapping": [0, 0]} if named else {"device_mapping": None}
+    chain = Chain(device, 1, replicas, batch_serialization_iterations=BATCHES, **options)
     chain.names = ["w0", "w1"]
-    queue, out = device.infeed(samples(2 * BATCHES * 2 * replicas)), device.outfeed()
-    device.run(chain.program(2, 2, queue, out, **options))
-    (losses,) = device.tf.nest.flatten(device.dequeue(out))
+    record = chain.train(2, 2, replicas, fed=samples(2 * BATCHES * 2 * replicas))
 
-    weights = np.asarray(device.read(chain.names), np.float32)
-    check_trained(Trained(weights, losses), 2, counts(2, 2 * BATCHES, replicas))
-
-
-SERIALISED: Dict[str, Any] = {
-    "schedule": (NotImplementedError, "Sequential", lambda ipu: {"pipeline_schedule": "Grouped"}),
-    "mapping": (NotImplementedError, "single IPU", lambda ipu: {"device_mapping": [0, 1]}),
-    "method": (ValueError, "SUM", lambda ipu: {"reduction_method": "mean"}),
-}
-
-
-@pytest.mark.parametrize("what", SERIALISED)
-def test_several_batches_need_one_ipu_and_sums(tf: Any, ipu: Any, configure: Any, what: str) -> None:
-    """Several batches in each execution of a stage go with sequential stages on one IPU and sums of gradients only."""
-    error, text, changed = SERIALISED[what]
-    options = changed(ipu)
-    if "pipeline_schedule" in options:
-        options["pipeline_schedule"] = ipu.pipelining_ops.PipelineSchedule[options["pipeline_schedule"]]
-    device = Device(tf, ipu, configure, "function")
-
-    with check.raises(error, match=text, what=f"three batches in a stage with another {what}"):
-        Chain(device, 2, **{"device_mapping": [0, 0], **options}).train(2, 1, batch_serialization_iterations=3)
+    check_trained(record, 2, counts(2, 2 * BATCHES, replicas))
 
 
 def test_functions_of_one_stage_get_the_same(device: Device) -> None:
@@ -96,19 +73,11 @@ def test_stages_enqueue_themselves(device: Device, count: int) -> None:
     check.identical(actual=device.dequeue(last), expected=(expected + 1) * 3, what="what the last stage enqueues")
 
 
-def test_a_stage_enqueues_once(device: Device) -> None:
-    """Two enqueues to one outfeed are refused in a stage, too."""
-    queue, out = device.open(2).infeed(samples(4)), device.outfeed()
-    stages = [lambda x: x, lambda x: [out.enqueue(x), out.enqueue(x + 1)]]
-    with check.raises(ValueError, match="can only be enqueued once", what="two enqueues in a stage"):
-        device.run(lambda: device.ipu.pipelining_ops.pipeline(stages, 4, infeed_queue=queue))
-
-
 def test_options_of_what_is_not_there_are_ignored(device: Device) -> None:
     """A pipeline that does not train takes options for its backward stages and does nothing with them."""
-    options = [device.open(2).ipu.pipelining_ops.PipelineStageOptions() for _ in range(3)]
-    outfed = device.pipe(
-        [lambda x: x * 3, lambda x: x + 5], 4, samples(4), backward_propagation_stages_poplar_options=options
-    )
+    kind, words = device.open(2).ipu.pipelining_ops.PipelineStageOptions, {"availableMemoryProportion": "0.3"}
+    settings = {"backward_propagation_stages_poplar_options": [kind(matmul_options=words) for _ in range(3)]}
+    outfed = device.pipe([lambda x: x * 3, lambda x: x + 5], 4, samples(4), **settings)
 
     check.identical(actual=outfed, expected=samples(4) * 3 + 5, what="the outfeed")
+    check.equal(actual=kind(matmul_options=words).matmul_options, expected=words, what="matmul_options")

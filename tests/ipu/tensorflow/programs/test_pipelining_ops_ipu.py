@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 import numpy as np
 import pytest
@@ -13,25 +13,46 @@ from ipu_conformance import check
 
 from ..device_programs import Device
 from ..exact import RATE, START, check_trained, counts, samples, trained
-from .chain import Chain, counted, drawn, outfed_by, schedule
+from .chain import Chain, counted, drawn, outfed_by
 
 SCHEDULES = ("Grouped", "Interleaved", "Sequential")
+PLACES = (
+    "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
+    "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
+)  # fmt: skip
+CHAINS: Dict[str, Tuple[Tuple[int, int, int, int], Dict[str, Any]]] = {
+    **{f"S2-{name}": ((2, 4, 2, 1), {"pipeline_schedule": name}) for name in SCHEDULES},
+    **{f"S3-R2-{name}": ((3, 6, 1, 2), {"pipeline_schedule": name}) for name in SCHEDULES},
+    "the fewest, interleaved": ((2, 2, 1, 1), {"pipeline_schedule": "Interleaved"}),
+    "any number, sequential": ((2, 3, 1, 1), {"pipeline_schedule": "Sequential"}),
+    "SUM": ((2, 6, 2, 1), {"pipeline_schedule": "Interleaved", "reduction_method": "SUM"}),
+    "MEAN": ((2, 8, 1, 1), {"pipeline_schedule": "Interleaved", "reduction_method": "MEAN"}),
+    "RUNNING_MEAN": ((2, 2, 2, 1), {"pipeline_schedule": "Interleaved", "reduction_method": "RUNNING_MEAN"}),
+    "a shared device": ((3, 3, 1, 2), {"pipeline_schedule": "Sequential", "device_mapping": [0, 1, 0]}),
+    **{f"on 1-0-{name}": ((2, 4, 1, 1), {"pipeline_schedule": name, "device_mapping": [1, 0]}) for name in SCHEDULES},
+    "Auto": ((2, 4, 1, 1), {"pipeline_schedule": "Grouped", "recomputation_mode": "Auto"}),
+    "RecomputeThenBackpropagate": (
+        (3, 6, 1, 2), {"pipeline_schedule": "Interleaved", "recomputation_mode": "RecomputeThenBackpropagate"},
+    ),
+    "RecomputeAndBackpropagateInterleaved": (
+        (4, 5, 1, 1), {"pipeline_schedule": "Sequential", "recomputation_mode": "RecomputeAndBackpropagateInterleaved"},
+    ),
+    "tensors off the IPU": ((2, 4, 2, 1), dict.fromkeys(PLACES, True)),
+}  # fmt: skip
+"""Stages, micro-batches, runs and replicas of a chain, and its options."""
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize(("stages", "count", "runs", "replicas"), [(2, 4, 2, 1), (3, 6, 1, 2)], ids=["S2", "S3-R2"])
-def test_a_run_updates_once(device: Device, name: str, stages: int, count: int, runs: int, replicas: int) -> None:
-    """Each run updates once, with the sums over micro-batches and the means over replicas, wherever the net is cut."""
-    chain = Chain(device, stages, replicas, pipeline_schedule=schedule(device, name))
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_run_updates_once(device: Device, name: str) -> None:
+    """Each run updates once, with the gradients of its micro-batches reduced as asked and the means over replicas.
 
-    check_trained(chain.train(count, runs, replicas), stages, counts(runs, count, replicas))
+    Where a net is cut, where its stages are and what they recompute changes nothing.
+    """
+    (stages, count, runs, replicas), options = CHAINS[name]
+    reduction = options.get("reduction_method", "SUM").lower()
+    record = Chain(device, stages, replicas, **options).train(count, runs, replicas)
 
-
-def test_grouped_is_the_default(device: Device) -> None:
-    """Without a schedule the counts of the grouped one are required."""
-    error = device.tf.errors.FailedPreconditionError
-    with check.raises(error, match="must be a multiple of 4, but it is 2", what="2 micro-batches without a schedule"):
-        Chain(device, 2).train(2, 1)
+    check_trained(record, stages, counts(runs, count, replicas, accumulation_reduction=reduction))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +63,7 @@ def test_a_count_that_does_not_fit_fails_when_it_runs(
     device: Device, name: str, training: bool, count: int, multiple: int
 ) -> None:
     """Such a pipeline can be built; it fails when it runs, and the weights stay."""
-    chain = Chain(device, 2, pipeline_schedule=schedule(device, name))
+    chain = Chain(device, 2, pipeline_schedule=name)
     for stage in (0, 1):
         chain.weight(stage)
     go = device.compile(chain.program(count, 1, device.infeed(samples(8)), device.outfeed(), training))
@@ -54,35 +75,14 @@ def test_a_count_that_does_not_fit_fails_when_it_runs(
     check.equal(actual=device.read(chain.names), expected=list(START[:2]), what="the weights after the run failed")
 
 
-@pytest.mark.parametrize(
-    ("name", "training", "count"),
-    [("Grouped", False, 2), ("Interleaved", True, 2), ("Interleaved", False, 4), ("Sequential", True, 3)],
-)
-def test_a_count_that_fits_runs(device: Device, name: str, training: bool, count: int) -> None:
-    """Every multiple is accepted: one entry of the outfeed for each micro-batch, in the order of the input."""
-    chain = Chain(device, 2, pipeline_schedule=schedule(device, name))
-    record, expected = chain.train(count, 1, training=training), trained(2, counts(1, count))
+@pytest.mark.parametrize(("name", "count"), [("Grouped", 2), ("Interleaved", 4)])
+def test_an_inference_gives_one_entry_for_each_micro_batch(device: Device, name: str, count: int) -> None:
+    """Every multiple is accepted: the outfeed is in the order of the input, and the weights stay."""
+    record = Chain(device, 2, pipeline_schedule=name).train(count, 1, training=False)
 
-    check.identical(actual=record.losses, expected=expected.losses, what="the outfeed, by micro-batch")
-    weights = expected.weights if training else np.asarray(START[:2], np.float32)
-    check.identical(actual=record.weights, expected=weights, what="the weights")
-
-
-@pytest.mark.parametrize(("method", "count", "runs"), [("SUM", 6, 2), ("MEAN", 8, 1), ("RUNNING_MEAN", 2, 2)])
-def test_gradients_are_reduced_as_asked(device: Device, method: str, count: int, runs: int) -> None:
-    """The gradient of an update is the sum or the mean over its micro-batches."""
-    methods = device.ipu.gradient_accumulation.GradientAccumulationReductionMethod
-    chain = Chain(device, 2, pipeline_schedule=schedule(device, "Interleaved"))
-    record = chain.train(count, runs, reduction_method=methods[method])
-
-    check_trained(record, 2, counts(runs, count, accumulation_reduction=method.lower()))
-
-
-def test_an_unknown_reduction_is_refused(device: Device) -> None:
-    """A reduction is a member of the enumeration or its name."""
-    sentence = "Cannot parse .?most.? as one of GradientAccumulationReductionMethod"
-    with check.raises(ValueError, match=sentence, what="the reduction_method 'most'"):
-        Chain(device, 2).train(4, 1, reduction_method="most")
+    losses = trained(2, counts(1, count)).losses
+    check.identical(actual=record.losses, expected=losses, what="the outfeed, by micro-batch")
+    check.identical(actual=record.weights, expected=np.asarray(START[:2], np.float32), what="the weights")
 
 
 @pytest.mark.parametrize(("replicas", "dtype"), [(1, None), (1, "float16"), (2, None)])
@@ -106,25 +106,6 @@ def test_the_last_entry_can_be_kept(device: Device, replicas: int) -> None:
 
 
 FIRST, SAMPLES, THIRD = samples(4) * np.float32(START[0]), samples(4), samples(4) * 3
-OUTFED: Dict[str, Tuple[Dict[str, Any], List[np.ndarray]]] = {
-    "all": ({}, [FIRST, SAMPLES, THIRD]),
-    "loss": ({"outfeed_loss": True}, [2 * FIRST]),
-    "masked": ({"outfeed_mask": [True, False, True]}, [SAMPLES]),
-    "second-masked": ({"outfeed_mask": [False, True, False]}, [FIRST, THIRD]),
-    "accumulated": ({"accumulate_outfeed": True}, [each.sum(keepdims=True) for each in (FIRST, SAMPLES, THIRD)]),
-    "last": ({"last": True}, [FIRST[-1], SAMPLES[-1], THIRD[-1]]),
-}
-
-
-@pytest.mark.parametrize("name", OUTFED)
-def test_outputs_of_the_last_stage_are_outfed(device: Device, name: str) -> None:
-    """The outfeed gets what the last stage returns and the mask leaves, or the optimizer function's loss alone."""
-    options, expected = OUTFED[name]
-    outfed = device.tf.nest.flatten(outfed_by(device, lambda y, x: (y, x, 3 * x), 2.0, **options))
-
-    check.equal(actual=len(outfed), expected=len(expected), what="the number of outputs that are outfed")
-    for place, (output, values) in enumerate(zip(outfed, expected)):
-        check.identical(actual=output, expected=values, what=f"output {place} of the outfeed")
 
 
 def test_inputs_come_before_what_is_fed(device: Device) -> None:
@@ -136,33 +117,34 @@ def test_inputs_come_before_what_is_fed(device: Device) -> None:
 
 
 NAMED = {"second": 3 * SAMPLES, "first": SAMPLES}
-STRUCTURES: Dict[str, Tuple[Any, Dict[str, Any], Any]] = {
-    "training-one": (lambda y, x: y, {}, [FIRST]),
-    "training-tuple": (lambda y, x: (y, x), {}, [FIRST, SAMPLES]),
-    "training-accumulated": (lambda y, x: y, {"accumulate_outfeed": True}, [FIRST.sum(keepdims=True)]),
-    "training-masked": (lambda y, x: (y, x), {"outfeed_mask": [True, False]}, [SAMPLES]),
-    "training-loss": (lambda y, x: (y, x), {"outfeed_loss": True}, FIRST),
-    "training-dict": (lambda y, x: (y, {"second": 3 * x, "first": x}), {"outfeed_mask": [True, False]}, [NAMED]),
+SUMS = [each.sum(keepdims=True) for each in (FIRST, SAMPLES, THIRD)]
+OUTFED: Dict[str, Tuple[Any, Dict[str, Any], Any]] = {
+    "one": (lambda y, x: y, {}, [FIRST]),
+    "all": (lambda y, x: (y, x, 3 * x), {}, [FIRST, SAMPLES, THIRD]),
+    "loss": (lambda y, x: (y, x, 3 * x), {"outfeed_loss": True}, 2 * FIRST),
+    "masked": (lambda y, x: (y, x, 3 * x), {"outfeed_mask": [True, False, True]}, [SAMPLES]),
+    "second-masked": (lambda y, x: (y, x, 3 * x), {"outfeed_mask": [False, True, False]}, [FIRST, THIRD]),
+    "accumulated": (lambda y, x: (y, x, 3 * x), {"accumulate_outfeed": True}, SUMS),
+    "accumulated-one": (lambda y, x: y, {"accumulate_outfeed": True}, SUMS[:1]),
+    "last": (lambda y, x: (y, x, 3 * x), {"last": True}, [FIRST[-1], SAMPLES[-1], THIRD[-1]]),
+    "dict": (lambda y, x: (y, {"second": 3 * x, "first": x}), {"outfeed_mask": [True, False]}, [NAMED]),
     "inference-one": (lambda y, x: y, {"optimizer_function": None}, FIRST),
     "inference-list-of-one": (lambda y, x: [y], {"optimizer_function": None}, [FIRST]),
     "inference-dict": (lambda y, x: {"second": 3 * x, "first": x}, {"optimizer_function": None}, NAMED),
     "inference-tuple": (lambda y, x: (y, x), {"optimizer_function": None}, [FIRST, SAMPLES]),
-    "inference-accumulated": (
-        lambda y, x: y, {"optimizer_function": None, "accumulate_outfeed": True}, [FIRST.sum(keepdims=True)]
-    ),
-}  # fmt: skip
+    "inference-accumulated": (lambda y, x: y, {"optimizer_function": None, "accumulate_outfeed": True}, SUMS[:1]),
+}
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
-def test_an_outfeed_keeps_the_structure_of_the_outputs(device: Device, name: str) -> None:
-    """Training outfeeds a list, of one output too, or the loss alone; inference what the last stage returned."""
-    last_stage, options, expected = STRUCTURES[name]
-    outfed = outfed_by(device, last_stage, 1.0, **options)
+@pytest.mark.parametrize("name", OUTFED)
+def test_outputs_of_the_last_stage_are_outfed(device: Device, name: str) -> None:
+    """Training outfeeds a list of what the mask leaves, or the loss; inference what the last stage returned."""
+    last_stage, options, expected = OUTFED[name]
+    outfed = outfed_by(device, last_stage, **options)
 
     structure = lambda value: device.tf.nest.map_structure(lambda leaf: "tensor", value)  # noqa: E731
     check.equal(actual=structure(outfed), expected=structure(expected), what="the structure of what is dequeued")
-    pairs = zip(*(device.tf.nest.flatten(each) for each in (outfed, expected)))
-    for place, (output, values) in enumerate(pairs):
+    for place, (output, values) in enumerate(zip(*map(device.tf.nest.flatten, (outfed, expected)))):
         check.identical(actual=output, expected=values, what=f"output {place} of the outfeed")
 
 
@@ -174,16 +156,10 @@ def test_a_dictionary_passes_between_stages(device: Device) -> None:
     check.identical(actual=outfed, expected=-SAMPLES, what="2x - 3x, by micro-batch")
 
 
-def test_a_mask_speaks_of_every_output(device: Device) -> None:
-    """A mask has as many entries as the last stage has outputs."""
-    with check.raises(ValueError, match="outfeed_mask", what="a mask of two for one output"):
-        Chain(device, 2).train(4, 1, outfeed_mask=[False, True])
-
-
 @pytest.mark.parametrize("how", ["pipeline", "loop"])
-def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any, configure: Any, how: str) -> None:
+def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any, eager: Device, how: str) -> None:
     """Gradients of a float16 weight that are accumulated in float32 reach the optimizer in float32."""
-    device, seen = Device(tf, ipu, configure, "function").open(2 if how == "pipeline" else 1), []
+    device, seen = eager.open(2 if how == "pipeline" else 1), []
 
     class Casting(tf.compat.v1.train.GradientDescentOptimizer):
         """Scales gradients down and casts them by itself."""
@@ -214,21 +190,6 @@ def test_an_optimizer_gets_gradients_as_they_were_accumulated(tf: Any, ipu: Any,
     check.equal(actual=set(seen), expected={"float32"}, what="the dtype of the gradients that the optimizer is given")
     # The sum of four is larger than every float16; the optimizer makes 1.5 of it.
     check.equal(actual=float(weight.numpy()), expected=0.5, what="the weight after a step of 4 · 49152 / 2^17 from 2")
-
-
-def test_stages_may_share_a_device(device: Device) -> None:
-    """The grouped and the sequential schedule take two stages on one IPU: three then leave two replicas."""
-    chain = Chain(device, 3, pipeline_schedule=schedule(device, "Sequential"), device_mapping=[0, 1, 0])
-
-    check_trained(chain.train(3, 1, replicas=2), 3, counts(1, 3, 2))
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_stages_stand_on_any_devices(device: Device, name: str) -> None:
-    """A later stage may be on an earlier IPU, and all weights are updated."""
-    chain = Chain(device, 2, pipeline_schedule=schedule(device, name), device_mapping=[1, 0])
-
-    check_trained(chain.train(4, 1), 2, counts(1, 4))
 
 
 def test_a_variable_of_two_stages_gets_both_gradients(device: Device) -> None:
@@ -291,35 +252,6 @@ def test_keras_optimizers_train(device: Device) -> None:
     check_trained(chain.train(4, 2), 2, counts(2, 4, momentum=0.5))
 
 
-def test_a_keras_optimizer_needs_variables(device: Device) -> None:
-    """With a Keras optimizer the optimizer function names the variables, or the tape that has watched them."""
-    chain = Chain(device, 2)
-    chain.optimizer = lambda: device.tf.keras.optimizers.legacy.SGD(RATE)  # type: ignore[method-assign]
-
-    with check.raises(RuntimeError, match="No variables", what="a Keras optimizer without variables"):
-        chain.train(4, 1)
-
-
-@pytest.mark.parametrize(
-    ("mode", "name", "stages", "count", "replicas"),
-    [
-        ("Auto", "Grouped", 2, 4, 1),
-        ("RecomputeThenBackpropagate", "Interleaved", 3, 6, 2),
-        ("RecomputeAndBackpropagateInterleaved", "Sequential", 4, 5, 1),
-    ],
-    ids=["Auto", "RecomputeThenBackpropagate", "RecomputeAndBackpropagateInterleaved"],
-)
-def test_recomputation_changes_nothing(
-    device: Device, mode: str, name: str, stages: int, count: int, replicas: int
-) -> None:
-    """Recomputed activations give the same weights and losses."""
-    chain = Chain(device, stages, replicas, recompute=True, pipeline_schedule=schedule(device, name))
-    modes = device.ipu.pipelining_ops.RecomputationMode
-    record = chain.train(count, 1, replicas, recomputation_mode=modes[mode])
-
-    check_trained(record, stages, counts(1, count, replicas))
-
-
 WIDTH = 32
 
 
@@ -354,111 +286,6 @@ def test_what_a_stage_draws_or_counts_happens_once(device: Device, recompute: bo
         numbers = np.arange(1, count + 1, dtype=np.float32)[:, None]
         check.identical(actual=handed, expected=values * numbers**2, what="what the last stage is handed")
         check.equal(actual=device.read(["n0", "n1"]), expected=[count + 1.0] * 2, what="the counts of both stages")
-
-
-@pytest.mark.parametrize(
-    ("error", "text", "options"),
-    [
-        (ValueError, "gradient_accumulation_count", {"gradient_accumulation_count": None}),
-        (ValueError, "must be", {"gradient_accumulation_count": -1}),
-        pytest.param(ValueError, "greater than 0", {"gradient_accumulation_count": 0}, marks=pytest.mark.emulator),
-        (ValueError, "at least two", {"computational_stages": [lambda x: x], "device_mapping": None}),
-        (ValueError, "Each stage must be mapped", {"device_mapping": [0]}),
-        (TypeError, "device_mapping", {"device_mapping": range(2)}),
-        (TypeError, "pipeline_schedule", {"pipeline_schedule": "Grouped"}),
-        (TypeError, "recomputation_mode", {"recomputation_mode": 1}),
-        (TypeError, "PipelineStageOptions", {"forward_propagation_stages_poplar_options": [{}, {}]}),
-        (ValueError, "outfeed_loss", {"outfeed_loss": True}),
-        (ValueError, "accumulate_outfeed", {"accumulate_outfeed": True, "outfeed_queue": None}),
-        (ValueError, "outfeed_mask", {"outfeed_mask": [True]}),
-        (ValueError, "no outfeed_queue", {"outfeed_queue": None}),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
-)
-def test_wrong_options_are_refused(tf: Any, ipu: Any, configure: Any, error: Any, text: str, options: Any) -> None:
-    """A wrong option is refused when the pipeline is built."""
-    device = Device(tf, ipu, configure, "function").open(2)
-    queues = {"infeed_queue": device.infeed(samples(8)), "outfeed_queue": device.outfeed()}
-    stages = [lambda x: x, lambda x: x + 1]
-    settings = {"computational_stages": stages, "gradient_accumulation_count": 4, **queues, **options}
-
-    with check.raises(error, match=text, what=f"a pipeline with {options}"):
-        device.run(lambda: ipu.pipelining_ops.pipeline(**settings))
-
-
-def test_offloading_changes_nothing(tf: Any, ipu: Any, configure: Any) -> None:
-    """Where tensors are kept has no influence on what is computed."""
-    places = [
-        "offload_weight_update_variables", "replicated_optimizer_state_sharding", "offload_activations",
-        "offload_gradient_accumulation_buffers", "replicated_weight_sharding", "offload_weights",
-    ]  # fmt: skip
-    chain = Chain(Device(tf, ipu, configure, "function"), 2, **dict.fromkeys(places, True))
-
-    check_trained(chain.train(4, 2), 2, counts(2, 4))
-
-
-def test_an_accumulated_outfeed_needs_mode_all(tf: Any, ipu: Any, configure: Any) -> None:
-    """An outfeed that accumulates has mode ALL."""
-    with check.raises(ValueError, match="IPUOutfeedMode.ALL", what="accumulate_outfeed in mode LAST"):
-        Chain(Device(tf, ipu, configure, "function"), 2).train(4, 1, last=True, accumulate_outfeed=True)
-
-
-def test_interleaved_stages_have_devices_of_their_own(tf: Any, ipu: Any, configure: Any) -> None:
-    """Two stages on one IPU cannot be interleaved."""
-    device = Device(tf, ipu, configure, "function")
-    options = {"pipeline_schedule": schedule(device, "Interleaved"), "device_mapping": [0, 0]}
-
-    with check.raises(NotImplementedError, match="stages on", what="interleaved stages on one IPU"):
-        Chain(device, 2, **options).train(4, 1)
-
-
-@pytest.mark.parametrize("options", [{"opt": 3}, {"loss": "loss"}], ids=["opt", "loss"])
-def test_an_optimizer_function_returns_an_optimizer_and_a_loss(tf: Any, ipu: Any, options: Any) -> None:
-    """What is not an optimizer, or not a tensor, is refused."""
-    settings = {"opt": tf.compat.v1.train.GradientDescentOptimizer(1.0), "loss": tf.constant(1.0), **options}
-
-    with check.raises(TypeError, match=next(iter(options)), what=f"an OptimizerFunctionOutput with {options}"):
-        ipu.pipelining_ops.OptimizerFunctionOutput(**settings)
-
-
-MISUSED: Dict[str, Tuple[Any, bool, Dict[str, Any]]] = {
-    "compute_gradients_args": (TypeError, False, {"compute_gradients_args": ["w"]}),
-    "compute_gradients_kwargs": (TypeError, False, {"compute_gradients_kwargs": [("var_list", "w")]}),
-    "apply_gradients_args": (TypeError, False, {"apply_gradients_args": ["step"]}),
-    "apply_gradients_kwargs": (TypeError, True, {"apply_gradients_kwargs": ("name", "step")}),
-    "variables": (TypeError, True, {"variables": {"w": 1}}),
-    "tape": (TypeError, True, {"tape": "tape"}),
-    "compute_gradients_args of Keras": (ValueError, True, {"compute_gradients_args": ("w",)}),
-    "compute_gradients_kwargs of Keras": (ValueError, True, {"compute_gradients_kwargs": {"var_list": "w"}}),
-    "variables of TensorFlow": (ValueError, False, {"variables": ["w"]}),
-}
-
-
-@pytest.mark.parametrize("what", MISUSED)
-def test_an_optimizer_function_says_what_fits_its_optimizer(tf: Any, ipu: Any, what: str) -> None:
-    """Arguments have their types, and variables are for Keras' optimizers as arguments of gradients are for others."""
-    error, keras, settings = MISUSED[what]
-    kind = tf.keras.optimizers.legacy.SGD if keras else tf.compat.v1.train.GradientDescentOptimizer
-
-    with check.raises(error, match=what.split(" ")[0], what=f"an OptimizerFunctionOutput with {settings}"):
-        ipu.pipelining_ops.OptimizerFunctionOutput(kind(1.0), tf.constant(1.0), **settings)
-
-
-def test_variables_or_a_tape_are_named(tf: Any, ipu: Any) -> None:
-    """A tape that has watched variables comes without a list of them."""
-    with tf.GradientTape() as tape, check.raises(ValueError, match="tape", what="variables beside a tape"):
-        ipu.pipelining_ops.OptimizerFunctionOutput(
-            tf.keras.optimizers.legacy.SGD(1.0), tf.constant(1.0), variables=[tf.Variable(1.0)], tape=tape
-        )
-
-
-def test_options_of_stages_are_dictionaries(ipu: Any) -> None:
-    """Options for the compiler are names with values."""
-    kind, options = ipu.pipelining_ops.PipelineStageOptions, {"availableMemoryProportion": "0.3"}
-
-    check.equal(actual=kind(matmul_options=options).matmul_options, expected=options, what="matmul_options")
-    with check.raises(TypeError, match="convolution_options", what="a text of convolution_options"):
-        kind(convolution_options="none")
 
 
 def test_a_pipeline_takes_gradients_of_the_scaled_loss(device: Device) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from typing import Any, Callable
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -44,42 +45,22 @@ def test_a_shard_is_marked(tf: Any, ipu: Any, index: int) -> None:
     check.equal(actual=shards, expected=[index, None], what="the shards of operations inside and outside of the scope")
 
 
-@pytest.mark.parametrize("index", [-1, "0", True])
-def test_a_shard_is_a_number(ipu: Any, index: Any) -> None:
-    """IPUs are counted from 0."""
-    with check.raises(ValueError, match="index", what=f"the shard {index!r}"), ipu.scopes.ipu_shard(index):
-        pass
-
-
 @pytest.mark.parametrize(
     ("ipus", "shards", "replicas"), [(4, (0,), 4), (4, (0, 1), 2), (4, (0, 2), 1), (4, (3,), 1), (8, (0, 1, 2), 2)]
 )
 def test_shards_take_ipus_from_replicas(device: Device, ipus: int, shards: Any, replicas: int) -> None:
     """There are IPUs / (highest shard + 1, rounded up to a power of two) replicas."""
-    queue, out = device.open(ipus).infeed(samples(2 * ipus)), device.outfeed()
 
     def body(x: Any) -> Any:
         for shard in shards:
             with device.ipu.scopes.ipu_shard(shard):
                 x = x + 1
-        return out.enqueue(x)
+        return x
 
-    device.repeat(2, body, queue)
+    outfed = device.open(ipus).outfed(2, body, samples(2 * ipus))
 
     expected = samples(2 * replicas).reshape((2, replicas) if replicas > 1 else (2,)) + len(shards)
-    check.identical(actual=device.dequeue(out), expected=expected, what="the outfeed by iteration and replica")
-
-
-def test_a_shard_that_does_not_fit_is_refused(device: Device) -> None:
-    """A program whose shards need more IPUs than the device has is refused."""
-
-    def program() -> Any:
-        with device.ipu.scopes.ipu_shard(2):
-            return device.tf.constant(1.0) + 1
-
-    sentence = "2 IPUs attached, however the current model requires a multiple of 4 IPUs"
-    with check.raises(ValueError, match=sentence, what="shard 2 on 2 IPUs"):
-        device.open(2).run(program)
+    check.identical(actual=outfed, expected=expected, what="the outfeed by iteration and replica")
 
 
 def test_what_is_outside_of_compilation_still_computes(device: Device) -> None:
@@ -94,60 +75,31 @@ def test_what_is_outside_of_compilation_still_computes(device: Device) -> None:
     check.equal(actual=float(device.open().run(program)[0]), expected=10.0, what="3 * 3 on the host, plus 1")
 
 
-def test_outside_of_compilation_is_inside_of_a_program(tf: Any, ipu: Any) -> None:
-    """The scope is refused where nothing is compiled."""
-    name = "outside_compilation_scope"
-    with check.raises(ValueError, match=name, what=f"{name} outside of a program"), getattr(ipu.scopes, name)():
-        pass
+ON, OFF, HALF = ("stochastic_rounding", True), ("stochastic_rounding", False), ("partials_type", "half")
+ATTRIBUTES: Dict[str, Tuple[List[Tuple[Any, ...]], bytes]] = {
+    "rounding": ([ON], b"STOCHASTIC_ROUNDING=THREESTATE_ON"),
+    "no-rounding": ([OFF], b"STOCHASTIC_ROUNDING=THREESTATE_OFF"),
+    "partials": ([HALF], b"PARTIALS_TYPE=half"),
+    "attribute": ([("frontend_attribute", "name", "value")], b"name=value"),
+    "nested": ([ON, HALF, OFF], b"PARTIALS_TYPE=half;STOCHASTIC_ROUNDING=THREESTATE_OFF"),
+}
 
 
-def test_a_graph_alone_compiles_nothing(tf: Any, ipu: Any) -> None:
-    """In a graph of TensorFlow 1, too, the scope is refused unless a program is being built."""
-    name = "outside_compilation_scope"
-    refused = check.raises(ValueError, match=name, what=f"{name} in a graph")
-    with tf.Graph().as_default(), refused, getattr(ipu.scopes, name)():
-        pass
-
-
-@pytest.mark.parametrize(
-    ("scope", "text"),
-    [
-        (lambda scopes: scopes.stochastic_rounding(True), b"STOCHASTIC_ROUNDING=THREESTATE_ON"),
-        (lambda scopes: scopes.stochastic_rounding(False), b"STOCHASTIC_ROUNDING=THREESTATE_OFF"),
-        (lambda scopes: scopes.partials_type("half"), b"PARTIALS_TYPE=half"),
-        (lambda scopes: scopes.frontend_attribute("name", "value"), b"name=value"),
-    ],
-    ids=["rounding", "no-rounding", "partials", "attribute"],
-)
 @pytest.mark.emulator
-def test_attributes_are_marked(tf: Any, ipu: Any, scope: Callable[..., Any], text: bytes) -> None:
-    """An operation made inside carries the attribute, one made afterwards does not."""
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attributes_are_marked(tf: Any, ipu: Any, name: str) -> None:
+    """An operation carries the attributes of all scopes around it, the innermost of each name, and none afterwards."""
+    scopes, expected = ATTRIBUTES[name]
     with tf.Graph().as_default():
-        with scope(ipu.scopes):
+        with contextlib.ExitStack() as stack:
+            for scope, *values in scopes:
+                stack.enter_context(getattr(ipu.scopes, scope)(*values))
             inside = tf.constant(1.0)
         outside = tf.constant(1.0)
 
-    name = "_XlaFrontendAttributes"
-    check.contains(actual=inside.op.get_attr(name), expected=text, what="the attributes inside of the scope")
-    check.equal(actual=ipu.sharding.has_attr(outside.op, name), expected=False, what=f"{name} outside of the scope")
-
-
-@pytest.mark.emulator
-def test_attributes_add_up(tf: Any, ipu: Any) -> None:
-    """Nested scopes add their attributes, and an inner one replaces an outer one of the same name."""
-    scopes = ipu.scopes
-    outer, inner = scopes.stochastic_rounding(True), scopes.stochastic_rounding(False)
-    with tf.Graph().as_default(), outer, scopes.partials_type("half"), inner:
-        constant = tf.constant(1.0)
-
-    expected = b"PARTIALS_TYPE=half;STOCHASTIC_ROUNDING=THREESTATE_OFF"
-    check.equal(actual=constant.op.get_attr("_XlaFrontendAttributes"), expected=expected, what="the attributes")
-
-
-def test_a_type_of_partials_is_known(ipu: Any) -> None:
-    """Partial sums are held in float16 or float32."""
-    with check.raises(ValueError, match="double", what="the partials_type double"):
-        ipu.scopes.partials_type("double")
+    attribute = "_XlaFrontendAttributes"
+    check.equal(actual=inside.op.get_attr(attribute), expected=expected, what="the attributes inside of the scopes")
+    check.equal(actual=ipu.sharding.has_attr(outside.op, attribute), expected=False, what="the attributes outside")
 
 
 @pytest.mark.parametrize("shards", [2, 4])
@@ -163,20 +115,18 @@ def test_a_graph_is_sharded_by_itself(tf: Any, ipu: Any, shards: int) -> None:
     check.holds(right, f"8 operations in a row are on the shards {placed}, not on all {shards} in order.")
 
 
-def test_a_program_that_shards_itself_leaves_the_other_ipus_to_replicas(tf: Any, ipu: Any, configure: Any) -> None:
+def test_a_program_that_shards_itself_leaves_the_other_ipus_to_replicas(tf: Any, ipu: Any, graph: Device) -> None:
     """A compiled program finds its own inputs, and its shards count: two of them on eight IPUs make four replicas."""
-    configure(8)
+    session, x = graph.open(8).session, tf.compat.v1.placeholder(tf.float32, [])
 
     def program(x: Any) -> Any:
         value = functools.reduce(lambda value, _: value + 1, range(6), x)
         ipu.autoshard.automatic_sharding(2, x, value)
         return ipu.cross_replica_ops.cross_replica_sum(value)
 
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        x = tf.compat.v1.placeholder(tf.float32, [])
-        with ipu.scopes.ipu_scope("/device:IPU:0"):
-            (total,) = ipu.ipu_compiler.compile(program, [x])
-        found = session.run(total, {x: 0.5})
+    with ipu.scopes.ipu_scope("/device:IPU:0"):
+        (total,) = ipu.ipu_compiler.compile(program, [x])
+    found = session.run(total, {x: 0.5})
 
     check.identical(actual=found, expected=np.float32(4 * 6.5), what="the sum over replicas")
 

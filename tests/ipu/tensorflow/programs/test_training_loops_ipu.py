@@ -38,27 +38,24 @@ def test_a_step_that_makes_its_variables_enqueues(tf: Any, ipu: Any, configure: 
     check.identical(actual=outfeed.dequeue().numpy(), expected=expected, what="the variable, by iteration")
 
 
-def test_statistics_move_on_every_replica(tf: Any, ipu: Any, configure: Any) -> None:
+def test_statistics_move_on_every_replica(tf: Any, eager: Device) -> None:
     """The running mean and variance of each replica move with its own batches, those of all but the first too."""
-    device, replicas, steps = Device(tf, ipu, configure, "function").open(4), 4, 3
+    replicas, steps = 4, 3
     middle = np.arange(1, steps * replicas + 1, dtype=np.float32)[:, None, None]
     spread = np.square(np.arange(steps * replicas, dtype=np.float32))[:, None, None] % 5 + 1
-    queue, out = device.infeed(np.concatenate([middle - spread, middle + spread], axis=1)), device.outfeed()
-    with device.strategy.scope():
+    with eager.open(replicas).strategy.scope():
         layer = tf.keras.layers.BatchNormalization(momentum=0.5)
         layer.build((2, 1))
 
     def body(x: Any) -> Any:
         layer(x, training=True)
-        return out.enqueue([layer.moving_mean.read_value(), layer.moving_variance.read_value()])
+        return [layer.moving_mean.read_value(), layer.moving_variance.read_value()]
 
-    device.repeat(steps, body, queue)
+    outfed = eager.outfed(steps, body, np.concatenate([middle - spread, middle + spread], axis=1))
 
-    for what, start, values, actual in zip(("mean", "variance"), (0, 1), (middle, spread**2), device.dequeue(out)):
+    for what, start, values, actual in zip(("mean", "variance"), (0, 1), (middle, spread**2), outfed):
         held, expected = np.full(replicas, start, np.float32), []
         for now in values.reshape(steps, replicas):
             held = (held + now) / 2
             expected.append(held)
-        check.identical(
-            actual=actual[..., 0], expected=np.stack(expected), what=f"the running {what}, by step and replica"
-        )
+        check.identical(actual=actual[..., 0], expected=np.stack(expected), what=f"the running {what}, by replica")
