@@ -88,15 +88,6 @@ def test_a_mark_is_the_same_tensor(tf: Any, ipu: Any, on_device: Any) -> None:
         check.identical(actual=np.asarray(actual), expected=expected, what="a tensor that is marked")
 
 
-def test_a_gradient_without_a_scope_is_refused(tf: Any, ipu: Any) -> None:
-    """The gradient of what is marked is computed in the scope of a tape or a context that captures."""
-    x = tf.Variable(X)
-    with tf.GradientTape() as tape:
-        loss = ipu.grad_util_ops.capture_upstream_gradients(x * 2, tag="double")
-    with check.raises(RuntimeError, match="GradientCaptureTape", what="a gradient under a plain tape"):
-        tape.gradient(loss, x)
-
-
 def test_a_tag_is_captured_once(tf: Any, ipu: Any) -> None:
     """Two marks with one tag cannot be told apart."""
     x, mark = tf.Variable(X), ipu.grad_util_ops.capture_upstream_gradients

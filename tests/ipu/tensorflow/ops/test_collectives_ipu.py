@@ -33,9 +33,8 @@ def rows_of(replicas: int) -> np.ndarray:
 
 def by_replica(device: Device, replicas: int, function: Callable[[Any], Any]) -> Any:
     """What a function of each replica's vector gives, by replica."""
-    queue, out = device.open(replicas).infeed(rows_of(replicas)), device.outfeed(last=True)
-    device.repeat(1, lambda x: out.enqueue(function(x)), queue)
-    return device.tf.nest.map_structure(lambda value: value if replicas > 1 else value[None], device.dequeue(out))
+    outfed = device.open(replicas).outfed(1, function, rows_of(replicas), last=True)
+    return device.tf.nest.map_structure(lambda value: value if replicas > 1 else value[None], outfed)
 
 
 def collectives(device: Device, replicas: int, x: Any) -> Dict[str, Any]:
@@ -131,100 +130,49 @@ def test_gradients_are_reduced_alike(replicas: int, record: Record, name: str) -
         check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
 
 
-def test_gradients_go_back_to_their_replicas(replicas: int, record: Record) -> None:
-    """A replica gets the sum of the gradients of what others gathered from it, or those of the pieces that it sent."""
-    gathered = incoming_rows(replicas, replicas * WIDTH).reshape(replicas, replicas, WIDTH).sum(axis=0)
-    sent = incoming_rows(replicas, WIDTH).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
-    for name, expected in (("all_gather", gathered), ("all_to_all", sent)):
-        what = f"the gradient of {name}"
-        check.identical(actual=record[what], expected=expected, what=f"{what}, by replica")
+def pieces(rows: np.ndarray) -> np.ndarray:
+    """Piece s of replica r, as piece r of replica s."""
+    return rows.reshape(len(rows), len(rows), -1).transpose(1, 0, 2).reshape(rows.shape)
 
 
-@pytest.mark.parametrize("group", [0, -2, 1.5, True])
-def test_a_group_is_a_number_of_replicas(ipu: Any, group: Any) -> None:
-    """A group has at least one replica."""
-    with check.raises(ValueError, match="replica_group_size", what=f"a replica_group_size of {group}"):
-        ipu.cross_replica_ops.cross_replica_sum(1.0, group)
+def scattered(whole: np.ndarray) -> np.ndarray:
+    """Each replica's piece of what each could have; zeros fill the last of several pieces."""
+    width = -(-whole.shape[1] // len(whole))
+    filled = np.pad(whole, [[0, 0], [0, len(whole) * width - whole.shape[1]]])
+    return np.stack([row[width * replica :][:width] for replica, row in enumerate(filled)])
 
 
-def test_replicas_are_numbered(replicas: int, record: Record) -> None:
-    """The index of a replica is its number, from 0."""
-    expected = np.arange(replicas, dtype=np.float32)
-    check.identical(actual=record["replication_index"], expected=expected, what="replication_index, by replica")
+def reduced(reduce: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """What reduce_scatter leaves of the first of each replica's numbers, or of its own."""
+    return lambda rows: scattered(rows[:, :7] if reduce is None else grouped(rows[:, :7], len(rows), reduce))
 
 
-def test_all_gather_stacks(replicas: int, record: Record) -> None:
-    """Every replica gets the tensors of all under a new leading axis."""
-    expected = np.stack([rows_of(replicas)] * replicas)
-    check.identical(actual=record["all_gather"], expected=expected, what="all_gather, by replica")
-    for more, values in enumerate(record["all_gather of two"]):
-        check.identical(actual=values, expected=expected + more, what=f"all_gather of list item {more}, by replica")
-    integers = expected.astype(np.int32) + np.int32(LARGE)
-    check.identical(actual=record["all_gather of integers"], expected=integers, what="all_gather of integers")
+SPECIFIED: Dict[str, Callable[[np.ndarray], Any]] = {
+    "replication_index": lambda rows: np.arange(len(rows), dtype=np.float32),
+    "all_gather": lambda rows: np.stack([rows] * len(rows)),
+    "all_gather of two": lambda rows: np.stack([[rows] * len(rows), [rows + 1] * len(rows)]),
+    "all_gather of integers": lambda rows: np.stack([rows.astype(np.int32) + np.int32(LARGE)] * len(rows)),
+    "all_to_all": pieces,
+    "all_to_all over two dimensions": lambda rows: (
+        rows.reshape(len(rows), 2, len(rows), -1).transpose(2, 0, 1, 3).reshape(len(rows), 2 * len(rows), -1)
+    ),
+    "assume_equal_across_replicas": lambda rows: 2 * rows,
+    **{op: reduced(reduce) for op, reduce in SCATTERED.items()},
+    PRODUCT: lambda rows: scattered(np.full((len(rows), 7), math.factorial(len(rows)), np.float32)),
+    "reduce_scatter of two": lambda rows: np.stack(
+        [(rows + more).sum(axis=0).reshape(len(rows), -1) for more in (0, 1)]
+    ),
+    "the gradient of all_gather": lambda rows: (
+        incoming_rows(len(rows), rows.size).reshape(len(rows), *rows.shape).sum(axis=0)
+    ),
+    "the gradient of all_to_all": lambda rows: pieces(incoming_rows(*rows.shape)),
+}
 
 
-def test_all_to_all_transposes(replicas: int, record: Record) -> None:
-    """Piece s of replica r becomes piece r of replica s."""
-    expected = rows_of(replicas).reshape(replicas, replicas, -1).transpose(1, 0, 2).reshape(replicas, WIDTH)
-    check.identical(actual=record["all_to_all"], expected=expected, what="all_to_all, by replica")
-    pieces = rows_of(replicas).reshape(replicas, 2, replicas, -1).transpose(2, 0, 1, 3)
-    name = "all_to_all over two dimensions"
-    expected = pieces.reshape(replicas, 2 * replicas, -1)
-    check.identical(actual=record[name], expected=expected, what=f"{name}, by replica")
-
-
-def test_equal_values_pass(replicas: int, record: Record) -> None:
-    """Assuming values to be equal changes nothing: every replica keeps its own."""
-    name = "assume_equal_across_replicas"
-    check.identical(actual=record[name], expected=2 * rows_of(replicas), what=f"{name}, by replica")
-
-
-@pytest.mark.parametrize("op", SCATTERED)
-def test_reduce_scatter_leaves_pieces(replicas: int, record: Record, op: str) -> None:
-    """Each replica keeps its piece of the reduced vector, or of its own; zeros fill the last of several pieces."""
-    reduce, width = SCATTERED[op], -(-7 // replicas)
-
-    rows = np.pad(rows_of(replicas)[:, :7], [[0, 0], [0, replicas * width - 7]])
-    whole = rows if reduce is None else grouped(rows, replicas, reduce)
-    expected = np.stack([whole[replica, width * replica :][:width] for replica in range(replicas)])
-    check.identical(actual=record[op], expected=expected, what=f"reduce_scatter by {op}, by replica")
-
-
-def test_reduce_scatter_multiplies(replicas: int, record: Record) -> None:
-    """The product of what replicas bring, each one more than its number, is left in pieces."""
-    width = -(-7 // replicas)
-    expected = np.pad(np.full(7, math.factorial(replicas), np.float32), [0, replicas * width - 7])
-    check.identical(actual=record[PRODUCT], expected=expected.reshape(replicas, width), what=f"{PRODUCT}, by replica")
-
-
-def test_reduce_scatter_takes_a_list(replicas: int, record: Record) -> None:
-    """Every tensor of a list is reduced and scattered alone."""
-    for more, values in enumerate(record["reduce_scatter of two"]):
-        expected = (rows_of(replicas) + more).sum(axis=0).reshape(replicas, -1)
-        check.identical(actual=values, expected=expected, what=f"reduce_scatter of list item {more}, by replica")
-
-
-@pytest.mark.emulator
-@pytest.mark.parametrize("operation", ["all_gather", "all_to_all", "reduce_scatter"])
-def test_another_number_of_replicas_is_refused(device: Device, operation: str) -> None:
-    """The number of replicas in the call is the one that the program runs on."""
-    calls = {
-        "all_gather": lambda x: device.ipu.all_to_all_op.all_gather(x, 4),
-        "all_to_all": lambda x: device.ipu.all_to_all_op.all_to_all(x, 0, 0, 4),
-        "reduce_scatter": lambda x: device.ipu.reduce_scatter_op.reduce_scatter(x, 4),
-    }
-
-    with check.raises(ValueError, match="given 4 replicas, and the program runs on 2", what=f"{operation} over 4 of 2"):
-        by_replica(device, 2, calls[operation])
-
-
-@pytest.mark.parametrize(
-    ("shape", "op", "text"), [((2, 2), "COLLECTIVE_OP_ADD", "vector"), ((2,), "add", "COLLECTIVE_OP_ADD")]
-)
-def test_reduce_scatter_takes_vectors_and_known_reductions(ipu: Any, shape: Any, op: str, text: str) -> None:
-    """A tensor of two dimensions has no pieces in order, and reductions have the vendor's names."""
-    with check.raises(ValueError, match=text, what=f"reduce_scatter by {op} of a tensor of shape {shape}"):
-        ipu.reduce_scatter_op.reduce_scatter(np.ones(shape, np.float32), 1, op)
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_collectives_are_as_specified(replicas: int, record: Record, name: str) -> None:
+    """Replicas are numbered; they gather, exchange and scatter pieces, whose gradients go back to their replicas."""
+    check.identical(actual=record[name], expected=SPECIFIED[name](rows_of(replicas)), what=f"{name}, by replica")
 
 
 SHARDS = np.square(np.arange(3 * 4 * 5, dtype=np.float32)).reshape(3, 4, 5) * 3

@@ -13,6 +13,8 @@ import pytest
 
 from ipu_conformance import check
 
+from ..device_programs import Device
+
 RATE = 0.125
 TABLE = np.arange(12, dtype=np.float32).reshape(6, 2)
 FED = np.array([[1, 4], [1, 0], [9, 4], [1, 1], [0, 1], [3, -2], [5, 0], [1, 4]], np.int32)
@@ -35,38 +37,26 @@ def expected(replicas: int, rate: float, accumulated: int) -> Tuple[np.ndarray, 
     return np.array(seen).reshape((-1, replicas, 2, 2) if replicas > 1 else (-1, 2, 2)), table
 
 
-@pytest.fixture
-def trained(tf: Any, ipu: Any, configure: Any) -> Callable[..., Tuple[np.ndarray, np.ndarray]]:
-    """Trains a table in a session; the rows that were looked up, and the table afterwards."""
-    v1 = tf.compat.v1
+def trained(graph: Device, spec: Any, replicas: int = 1) -> Tuple[np.ndarray, np.ndarray]:
+    """The rows that were looked up in a table that is trained in a session, and the table afterwards."""
+    v1, ipu = graph.open(replicas).tf.compat.v1, graph.ipu
+    queue, out, start = graph.infeed(FED), graph.outfeed(), v1.constant_initializer(TABLE)
+    host = ipu.embedding_ops.create_host_embedding(
+        "table", TABLE.shape, graph.tf.float32, optimizer_spec=spec, initializer=start
+    )
 
-    def run(spec: Any, replicas: int = 1) -> Tuple[np.ndarray, np.ndarray]:
-        configure(replicas)
-        with tf.Graph().as_default(), v1.Session() as session:
-            queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(FED))
-            out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
-            host = ipu.embedding_ops.create_host_embedding(
-                "table", TABLE.shape, tf.float32, optimizer_spec=spec, initializer=v1.constant_initializer(TABLE)
-            )
+    def body(indices: Any) -> Any:
+        weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+        rows = host.lookup(indices)
+        optimizer = ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(RATE))
+        # The loss has no gradient for the weight; whatever is trainable is trained.
+        return out.enqueue(rows), optimizer.minimize(graph.tf.reduce_sum(rows * WEIGHTS) + 0.0 * weight)
 
-            def body(indices: Any) -> Any:
-                weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
-                rows = host.lookup(indices)
-                optimizer = ipu.optimizers.CrossReplicaOptimizer(v1.train.GradientDescentOptimizer(RATE))
-                # The loss has no gradient for the weight; whatever is trainable is trained.
-                loss = tf.reduce_sum(rows * WEIGHTS) + 0.0 * weight
-                return out.enqueue(rows), optimizer.minimize(loss)
-
-            with ipu.scopes.ipu_scope("/device:IPU:0"):
-                program = ipu.ipu_compiler.compile(lambda: ipu.loops.repeat(len(FED) // replicas, body, [], queue))
-            rows, start = out.dequeue(), queue.initializer
-            session.run([v1.global_variables_initializer(), start])
-            with host.register(session) as registered:
-                check.equal(actual=registered is host, expected=True, what="whether the context is the table's own")
-                session.run(program)
-            return session.run(rows), session.run(host.get_embedding_tensor())
-
-    return run
+    go = graph.compile(lambda: ipu.loops.repeat(len(FED) // replicas, body, [], queue))
+    with host.register(graph.session) as registered:
+        check.equal(actual=registered is host, expected=True, what="whether the context is the table's own")
+        go()
+    return graph.dequeue(out), graph.session.run(host.get_embedding_tensor())
 
 
 SPECS: Dict[str, Tuple[Callable[[Any], Optional[Any]], float, int]] = {
@@ -82,10 +72,10 @@ SPECS: Dict[str, Tuple[Callable[[Any], Optional[Any]], float, int]] = {
 
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.emulator)])
 @pytest.mark.parametrize("name", SPECS)
-def test_a_table_is_looked_up_and_updated(ipu: Any, trained: Any, name: str, replicas: int) -> None:
+def test_a_table_is_looked_up_and_updated(graph: Device, name: str, replicas: int) -> None:
     """Replicas see one table; it loses the rate times the gradients of them all, clipped indices count as the last."""
     make, rate, accumulated = SPECS[name]
-    rows, table = trained(make(ipu.embedding_ops), replicas)
+    rows, table = trained(graph, make(graph.ipu.embedding_ops), replicas)
 
     looked_up, updated = expected(replicas, rate, accumulated)
     check.identical(actual=rows, expected=looked_up.astype(np.float32), what="the rows that were looked up")
@@ -102,30 +92,3 @@ def test_a_table_is_looked_up_in_a_function(tf: Any, ipu: Any, strategy: Any) ->
             rows = strategy.run(look, [tf.constant([[[1], [4]], [[0], [5]], [[2], [1]]])])
 
     check.identical(actual=rows, expected=TABLE[[[[1], [4]], [[0], [5]], [[2], [1]]]], what="the rows")
-
-
-REFUSED: Dict[str, Tuple[Callable[[Any, Any, Any], Any], Any, str]] = {
-    "no tensor": (lambda tf, ops, table: ops.HostEmbedding("t", "table"), ValueError, "not a tensorflow tensor"),
-    "no specification": (
-        lambda tf, ops, table: ops.HostEmbedding("t", table, optimizer_spec=0.5), ValueError, "optimizer_spec",
-    ),
-    "a partition": (lambda tf, ops, table: ops.HostEmbedding("t", table, "ROWS"), ValueError, "partition strategy"),
-    "a call": (lambda tf, ops, table: ops.HostEmbedding("t", table)(3), NotImplementedError, "register"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("row", REFUSED)
-def test_a_table_refuses_what_it_cannot_be(tf: Any, ipu: Any, row: str) -> None:
-    """Tables, specifications and partitions of another kind are refused, and so is the call of earlier SDKs."""
-    act, error, message = REFUSED[row]
-
-    with check.raises(error, match=message, what=f"a table on the host with {row}"):
-        act(tf, ipu.embedding_ops, tf.Variable(TABLE))
-
-
-def test_a_session_is_needed_in_a_graph(tf: Any, ipu: Any) -> None:
-    """A table of a graph is registered with a session."""
-    with tf.Graph().as_default():
-        host = ipu.embedding_ops.create_host_embedding("table", [6, 2], tf.float32)
-        with check.raises(ValueError, match="session", what="register() without a session"):
-            host.register()

@@ -1,8 +1,9 @@
-"""image_ops, statistics_ops and slicing_ops: images, histograms and sequences, exact wherever numbers are small."""
+"""Images, histograms, sequences and segments: operations that are exact wherever numbers are small."""
 
 from __future__ import annotations
 
-from typing import Any, List
+import functools
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -45,56 +46,79 @@ def test_the_gradient_of_an_image_is_scaled(tf: Any, ipu: Any, strategy: Any) ->
     check.identical(actual=result.gradients[0], expected=expected, what="the gradient of the image")
 
 
-@pytest.mark.parametrize(
-    ("image", "offsets", "word"),
-    [
-        (np.zeros((2, 2, 4), np.float32), OFFSETS, "3 channels"),
-        (np.zeros((2, 2, 3), np.int32), OFFSETS, "int32"),
-        (np.zeros((2, 2, 3), np.float32), OFFSETS[:2], "channel_offsets"),
-    ],
-    ids=["channels", "dtype", "offsets"],
-)
-def test_what_is_no_image_is_refused(tf: Any, ipu: Any, image: Any, offsets: Any, word: str) -> None:
-    """An image has three channels of a known type, and an offset for each."""
-    with check.raises(ValueError, match=word, what=f"normalise_image of {image.dtype} {list(image.shape)}"):
-        ipu.image_ops.normalise_image(tf.constant(image), offsets, SCALES)
-
-
-# Histograms
-
-
+OLD, DENSE, OFFSETS_OF = np.array([5.0, 0.0, 1.0, 7.0]), np.arange(1.0, 13.0).reshape(6, 2), np.array([5, 0, 3])
 VALUES, LEVELS = np.array([[-2.5, 0.5, 1.0], [1.5, 2.0, 3.0], [3.5, -4.0, 0.0]]), np.array([0.0, 1.0, 3.0])
+SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((9, 2))
+PLACES = [np.array([2, 3, 1]), np.array([5, 0, 7]), np.array([0, 3, 7])]
+"""The lengths of sequences, where each begins, and where it is wanted."""
 
 
-@pytest.mark.parametrize(("absolute", "expected"), [(False, [2, 2, 3, 2]), (True, [0, 2, 4, 3])])
-def test_values_are_counted_between_levels(
-    tf: Any, ipu: Any, strategy: Any, absolute: bool, expected: List[int]
-) -> None:
-    """A value on a level counts above it; the sizes of values can be counted instead."""
-    result = run(tf, strategy, lambda x, levels: ipu.statistics_ops.histogram(x, levels, absolute), [VALUES, LEVELS])
-
-    check.identical(actual=result.outputs[0], expected=np.array(expected, np.float32), what="the histogram")
+def _copied(target: np.ndarray) -> np.ndarray:
+    """The rows of the sequences in their places."""
+    target[0:2], target[3:6], target[7] = SOURCE[5:7], SOURCE[0:3], SOURCE[7]
+    return target
 
 
-@pytest.mark.parametrize("absolute", [False, True])
-def test_a_histogram_is_added_to(tf: Any, ipu: Any, strategy: Any, absolute: bool) -> None:
-    """New counts, of the values or of their absolute values, are added to the old."""
-    old = np.array([5.0, 0.0, 1.0, 7.0])
-    result = run(
-        tf, strategy, lambda old, x, levels: ipu.statistics_ops.histogram_update(old, x, levels, absolute),
-        [old, VALUES, LEVELS],
-    )  # fmt: skip
-
-    counted = np.abs(VALUES) if absolute else np.asarray(VALUES)
-    bins = [np.sum(np.searchsorted(LEVELS, np.ravel(counted), side="right") == place) for place in range(len(old))]
-    check.identical(actual=result.outputs[0], expected=(old + bins).astype(np.float32), what="the histogram")
+def _packed(ipu: Any, source: Any, lengths: Any, offsets: Any) -> Any:
+    """Sequences at offsets, and one behind the other again."""
+    packed = ipu.slicing_ops.sequence_slice_pack(-np.ones((8, 2), np.float32), source, lengths, offsets, False)
+    return packed, ipu.slicing_ops.sequence_slice_unpack(packed, lengths, offsets, 6)
 
 
-def test_a_histogram_becomes_shares(tf: Any, ipu: Any, strategy: Any) -> None:
-    """The shares are the counts over their sum, here a power of two."""
-    result = run(tf, strategy, ipu.statistics_ops.histogram_normalize, [np.array([3.0, 0.0, 1.0, 4.0])])
+EXACT: Dict[str, Tuple[Callable[..., Any], List[np.ndarray], List[Any]]] = {
+    "values between levels": (
+        lambda ipu, x, levels: ipu.statistics_ops.histogram(x, levels, False), [VALUES, LEVELS], [[2, 2, 3, 2]],
+    ),
+    "sizes between levels": (
+        lambda ipu, x, levels: ipu.statistics_ops.histogram(x, levels, True), [VALUES, LEVELS], [[0, 2, 4, 3]],
+    ),
+    "values added to a histogram": (
+        lambda ipu, *inputs: ipu.statistics_ops.histogram_update(*inputs, False),
+        [OLD, VALUES, LEVELS], [[7, 2, 4, 9]],
+    ),
+    "sizes added to a histogram": (
+        lambda ipu, *inputs: ipu.statistics_ops.histogram_update(*inputs, True),
+        [OLD, VALUES, LEVELS], [[5, 2, 5, 10]],
+    ),
+    "the shares of a histogram": (
+        lambda ipu, x: ipu.statistics_ops.histogram_normalize(x),
+        [np.array([3.0, 0.0, 1.0, 4.0])], [[0.375, 0, 0.125, 0.5]],
+    ),
+    "sequences between rows that stay": (
+        lambda ipu, *inputs: ipu.slicing_ops.sequence_slice(*inputs, False), [TARGET, SOURCE, *PLACES],
+        [_copied(-np.ones((9, 2)))],
+    ),
+    "sequences between zeros": (
+        lambda ipu, *inputs: ipu.slicing_ops.sequence_slice(*inputs, True), [TARGET, SOURCE, *PLACES],
+        [_copied(np.zeros((9, 2)))],
+    ),
+    "sequences at offsets and back": (
+        _packed, [DENSE, np.array([3, 2, 1]), OFFSETS_OF],
+        [np.concatenate([DENSE[3:5], -np.ones((1, 2)), DENSE[5:6], -np.ones((1, 2)), DENSE[0:3]]), DENSE],
+    ),
+    "the sums of segments": (
+        lambda ipu, data, ids: ipu.math_ops.segment_sum(data, ids, 4),
+        [np.arange(10.0).reshape(5, 2), np.array([0, 0, 1, 3, 3])], [[[2, 4], [4, 5], [0, 0], [14, 16]]],
+    ),
+    "a softmax that subtracts the largest": (
+        lambda ipu, x: ipu.nn_ops.softmax(x, stable=True), [np.array([[128.0, 128.0]])], [[[0.5, 0.5]]],
+    ),
+    "a softmax that overflows float32": (
+        lambda ipu, x: ipu.nn_ops.softmax(x, stable=False), [np.array([[128.0, 128.0]])], [[[np.nan, np.nan]]],
+    ),
+    "dropout at a rate of 0": (lambda ipu, x: ipu.rand_ops.dropout(x, 0.0), [VALUES], [VALUES]),
+}  # fmt: skip
 
-    check.identical(actual=result.outputs[0], expected=np.array([0.375, 0, 0.125, 0.5], np.float32), what="the shares")
+
+@pytest.mark.parametrize("what", EXACT)
+def test_small_numbers_are_exact(tf: Any, ipu: Any, strategy: Any, what: str) -> None:
+    """A value on a level counts above it; rows without a sequence stay, or become 0; segments may have no rows."""
+    function, inputs, expected = EXACT[what]
+    result = run(tf, strategy, functools.partial(function, ipu), inputs)
+
+    check.equal(actual=len(result.outputs), expected=len(expected), what=f"the number of outputs of {what}")
+    for output, values in zip(result.outputs, expected):
+        check.identical(actual=output, expected=np.asarray(values, np.float32), what=what)
 
 
 def test_levels_cut_a_range_evenly(tf: Any, ipu: Any, strategy: Any) -> None:
@@ -104,40 +128,3 @@ def test_levels_cut_a_range_evenly(tf: Any, ipu: Any, strategy: Any) -> None:
     expected = np.linspace(-4.0, 3.5, 6)[1:-1]
     # A level is an end of the range and a multiple of the width: two products and a sum of sizes up to the range.
     within(result.outputs[0], expected, [Term(np.full(4, 7.5), length=3)], "the levels")
-
-
-# Sequences
-
-
-SOURCE, TARGET = np.arange(16.0).reshape(8, 2), -np.ones((9, 2))
-
-
-@pytest.mark.parametrize("zero", [False, True], ids=["kept", "zeroed"])
-def test_sequences_are_copied(tf: Any, ipu: Any, strategy: Any, zero: bool) -> None:
-    """Rows are copied from where each sequence begins to where it is wanted; others stay, or become 0."""
-    result = run(
-        tf, strategy,
-        lambda dst, src, n, a, b: ipu.slicing_ops.sequence_slice(dst, src, n, a, b, zero),
-        [TARGET, SOURCE, np.array([2, 3, 1]), np.array([5, 0, 7]), np.array([0, 3, 7])],
-    )  # fmt: skip
-    expected = np.full((9, 2), 0.0 if zero else -1.0, np.float32)
-    expected[0:2], expected[3:6], expected[7] = SOURCE[5:7], SOURCE[0:3], SOURCE[7]
-
-    check.identical(actual=result.outputs[0], expected=expected, what="the copied sequences")
-
-
-def test_sequences_are_packed_and_unpacked(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Sequences that stand one behind the other are put at offsets, and come back one behind the other."""
-    dense = np.arange(1.0, 13.0, dtype=np.float32).reshape(6, 2)
-    lengths, offsets = np.array([3, 2, 1]), np.array([5, 0, 3])
-
-    def there_and_back(src: Any, n: Any, offsets: Any) -> Any:
-        packed = ipu.slicing_ops.sequence_slice_pack(-tf.ones((8, 2)), src, n, offsets, False)
-        return packed, ipu.slicing_ops.sequence_slice_unpack(packed, n, offsets, 6)
-
-    result = run(tf, strategy, there_and_back, [dense, lengths, offsets])
-    packed = np.full((8, 2), -1, np.float32)
-    packed[5:8], packed[0:2], packed[3:4] = dense[0:3], dense[3:5], dense[5:6]
-
-    check.identical(actual=result.outputs[0], expected=packed, what="the packed sequences")
-    check.identical(actual=result.outputs[1], expected=dense, what="the unpacked sequences")

@@ -80,44 +80,38 @@ def test_norms_are_as_specified(
     )  # fmt: skip
 
 
-def test_layer_normalization_is_over_the_last_axis(tf: Any, layers: Any, strategy: Any) -> None:
-    """Every row is normalised on its own, as Keras does it."""
-    x, cotangent = distinct((2, 3, 6), 3), values((2, 3, 6), 4)
-    gamma, beta = values([6], 5, 0.5, 2.0), values([6], 6)
-    layer = _built(strategy, layers.LayerNormalization, x.shape, [gamma, beta], epsilon=EPSILON)
-    result = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.gamma, layer.beta])
-
-    as_specified(result, "layer_norm", [x, gamma, beta], cotangent, axes=1, epsilon=EPSILON)
-
-
-@pytest.mark.parametrize("dimension", ["input_columns", "input_rows_kernel_columns", "kernel_rows"])
-@pytest.mark.parametrize("shape", [(6, 9), (2, 3, 9)], ids=["rows", "stacks of rows"])
-def test_a_dense_layer_in_pieces_is_as_specified(
-    tf: Any, layers: Any, strategy: Any, dimension: str, shape: Tuple[int, ...]
-) -> None:
-    """Values and gradients are those of one product and a bias."""
-    x, kernel, bias, cotangent = values(shape, 1), values((9, 12), 2), values([12], 3), values((*shape[:-1], 12), 4)
-    layer = _built(
-        strategy, layers.SerialDense, shape, [kernel, bias],
-        units=12, serialization_factor=3, serialization_dimension=dimension,
-    )  # fmt: skip
-    result = run(tf, strategy, layer, [x], [cotangent], variables=lambda: [layer.kernel, layer.bias])
-
-    as_specified(
-        result, "linear", [x, kernel.T, bias], cotangent, turned=lambda what, value: value.T if what == "1" else value
-    )
+ROWS, MATRIX, IDS = distinct((2, 3, 6), 3), values((9, 12), 2), np.array([[1, 5], [5, 0]])
+SPECIFIED: Dict[str, Tuple[str, Dict[str, Any], np.ndarray, List[np.ndarray], str, Dict[str, Any]]] = {
+    "normalization": (
+        "LayerNormalization", {"epsilon": EPSILON}, ROWS, [values([6], 5, 0.5, 2.0), values([6], 6)],
+        "layer_norm", {"axes": 1, "epsilon": EPSILON},
+    ),
+    **{f"dense-{word}-{dimension}": (
+        "SerialDense", {"units": 12, "serialization_factor": 3, "serialization_dimension": dimension},
+        values(shape, 1), [MATRIX, values([12], 3)], "linear", {},
+    ) for word, shape in (("rows", (6, 9)), ("stacks of rows", (2, 3, 9)))
+       for dimension in ("input_columns", "input_rows_kernel_columns", "kernel_rows")},
+    **{f"embedding-{factor}": (
+        "Embedding", {"input_dim": 6, "output_dim": 4, "serialization_factor": factor},
+        IDS, [values((6, 4), 1)], "embedding", {},
+    ) for factor in (1, 3)},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("factor", [1, 3])
-def test_an_embedding_is_as_specified(tf: Any, layers: Any, strategy: Any, factor: int) -> None:
-    """Rows are looked up, and the gradient of a row that is used twice is the sum; pieces change nothing."""
-    table, ids, cotangent = values((6, 4), 1), np.array([[1, 5], [5, 0]]), values((2, 2, 4), 2)
-    layer = _built(
-        strategy, layers.Embedding, ids.shape, [table], input_dim=6, output_dim=4, serialization_factor=factor
-    )
-    result = run(tf, strategy, layer, [ids], [cotangent], variables=lambda: [layer.embeddings])
+@pytest.mark.parametrize("row", SPECIFIED)
+def test_layers_are_as_specified(tf: Any, layers: Any, strategy: Any, row: str) -> None:
+    """Every row is normalised on its own; pieces change neither values nor gradients, and rows used twice add up."""
+    name, settings, x, held, op, attributes = SPECIFIED[row]
+    layer = _built(strategy, getattr(layers, name), x.shape, held, **settings)
+    width = (held[-1] if op == "linear" else held[0]).shape[-1]
+    cotangent = values((*(x.shape if op == "embedding" else x.shape[:-1]), width), 4)
+    result = run(tf, strategy, layer, [x], [cotangent], variables=lambda: list(layer.trainable_weights))
 
-    as_specified(result, "embedding", [ids, table], cotangent)
+    def turned(what: str, value: np.ndarray) -> np.ndarray:
+        return value.T if op == "linear" and what == "1" else value
+
+    inputs = [x, *(turned(str(place), value) for place, value in enumerate(held, 1))]
+    as_specified(result, op, inputs, cotangent, turned=turned, **attributes)
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -284,29 +278,3 @@ def test_the_loss_layer_takes_logits_or_logarithms(tf: Any, ipu: Any, strategy: 
     size = np.full(2, 1.0 + np.abs(x).max() + np.abs(logs).max())
     ulps = 2 * (ULPS["exp"] + ULPS["log"]) + ULPS["divide"] + 0.5
     within(result.outputs[0], expected, [Term(size, length=2, ulps=ulps)], "the loss of the layer")
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "word"),
-    [
-        ("Embedding", {"input_dim": 6, "output_dim": 2, "mask_zero": True}, "mask_zero"),
-        ("Embedding", {"input_dim": 6, "output_dim": 2, "serialization_factor": 4}, "serialization_factor"),
-        ("PopnnLSTM", {"units": 3, "recurrent_dropout": 0.5}, "recurrent_dropout"),
-        ("PopnnLSTM", {"units": 3, "use_bias": False}, "use_bias"),
-        ("PopnnGRU", {"units": 3, "activation": "selu"}, "selu"),
-        ("SerialDense", {"units": 4, "serialization_factor": 2, "serialization_dimension": "rows"}, "rows"),
-    ],
-)
-def test_settings_that_the_device_does_not_have_are_refused(
-    layers: Any, name: str, settings: Dict[str, Any], word: str
-) -> None:
-    """A layer says which setting it does not support."""
-    with check.raises(ValueError, match=word, what=f"{name} with {settings}"):
-        getattr(layers, name)(**settings)
-
-
-@pytest.mark.emulator
-def test_the_effective_transformer_is_refused(layers: Any) -> None:
-    """What needs the vendor's library is refused by name."""
-    with check.raises(NotImplementedError, match="EffectiveTransformer is not available", what="EffectiveTransformer"):
-        layers.EffectiveTransformer(output_layer_size=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -18,43 +18,26 @@ STEPS, BATCH, CLASSES = 4, 3, 3
 LABELS, LABEL_LENGTHS, LENGTHS = np.array([[1, 2], [2, 2], [0, 1]]), np.array([2, 2, 1]), np.array([4, 4, 2])
 """Rows of labels by classes other than the blank, of which the third has one label and two steps."""
 
-ACTIVATIONS: Dict[str, Tuple[str, Dict[str, Any]]] = {
-    "gelu": ("gelu_tanh", {}),
-    "swish": ("silu", {}),
-    "hard_sigmoid": ("hardsigmoid", {"slope": 0.2, "offset": 0.5}),
-    "softmax": ("softmax", {"axis": -1}),
+ACTIVATIONS: Dict[str, Tuple[str, Dict[str, Any], str, Dict[str, Any]]] = {
+    "gelu": ("gelu", {}, "gelu_tanh", {}),
+    "gelu-exact": ("gelu", {"approximate": False}, "gelu", {}),
+    "swish": ("swish", {}, "silu", {}),
+    "hard_sigmoid": ("hard_sigmoid", {}, "hardsigmoid", {"slope": 0.2, "offset": 0.5}),
+    "softmax": ("softmax", {}, "softmax", {"axis": -1}),
 }
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_are_as_specified(tf: Any, ipu: Any, strategy: Any, name: str, dtype: str) -> None:
-    """gelu is the one with tanh, the hard sigmoid rises by 0.2, and softmax is taken along the last axis."""
-    op, attributes = ACTIVATIONS[name]
+    """gelu is the one with tanh unless it is exact, the hard sigmoid rises by 0.2, softmax is along the last axis."""
+    function, settings, op, attributes = ACTIVATIONS[name]
     x, cotangent = values((3, 7), 11, -4.0, 4.0, dtype), values((3, 7), 12, dtype=dtype)
     if dtype == "float32":  # in float16 exponents of these overflow
         x[2] *= 8
-    result = run(tf, strategy, getattr(ipu.nn_ops, name), [x], [cotangent], dtype)
+    result = run(tf, strategy, lambda x: getattr(ipu.nn_ops, function)(x, **settings), [x], [cotangent], dtype)
 
     as_specified(result, op, [x], cotangent, dtype, **attributes)
-
-
-def test_gelu_can_be_exact(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Without the approximation it is the one with the error function."""
-    x, cotangent = values((3, 7), 11, -4.0, 4.0), values((3, 7), 12)
-    x[2] *= 8
-    result = run(tf, strategy, lambda x: ipu.nn_ops.gelu(x, approximate=False), [x], [cotangent])
-
-    as_specified(result, "gelu", [x], cotangent)
-
-
-@pytest.mark.parametrize(("stable", "largest"), [(True, 0.5), (False, np.nan)], ids=["stable", "plain"])
-def test_a_stable_softmax_does_not_overflow(tf: Any, ipu: Any, strategy: Any, stable: bool, largest: float) -> None:
-    """Two equal values whose exponentials overflow float32 have a half each, if the largest is subtracted first."""
-    x = np.array([[128.0, 128.0]])
-    result = run(tf, strategy, lambda x: ipu.nn_ops.softmax(x, stable=stable), [x])
-
-    check.identical(actual=result.outputs[0], expected=np.full((1, 2), largest, np.float32), what="the softmax")
 
 
 # Products
@@ -79,38 +62,17 @@ def test_a_product_in_pieces_is_the_product(tf: Any, ipu: Any, strategy: Any, di
     as_specified(result, "matmul", [a, b], cotangent, transpose_a=turned, transpose_b=turned)
 
 
-@pytest.mark.parametrize(("factor", "dimension"), [(4, "a_columns"), (0, "b_rows"), (2, "a_rows_b_columns")])
-def test_pieces_divide_the_dimension(tf: Any, ipu: Any, factor: int, dimension: str) -> None:
-    """A product of 6 x 9 and 9 x 12 has no 4 pieces of 6, none of 0, and no 2 of 9."""
-    with check.raises(ValueError, match=f"`serialization_factor` is {factor}", what=f"{factor} pieces of {dimension}"):
-        ipu.math_ops.serialized_matmul(tf.zeros((6, 9)), tf.zeros((9, 12)), factor, dimension)
-
-
-def test_the_dimension_of_pieces_is_known(tf: Any, ipu: Any) -> None:
-    """Any other word is refused."""
-    with check.raises(ValueError, match="serialization_dimension", what="the serialization_dimension a_rows"):
-        ipu.math_ops.serialized_matmul(tf.zeros((6, 9)), tf.zeros((9, 12)), 3, "a_rows")
-
-
-def test_segments_are_summed(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Rows of one segment are added, and a segment without rows is 0; small whole numbers are exact."""
-    data, ids = np.arange(10.0).reshape(5, 2), np.array([0, 0, 1, 3, 3])
-    result = run(tf, strategy, lambda data, ids: ipu.math_ops.segment_sum(data, ids, 4), [data, ids])
-
-    expected = np.array([[2, 4], [4, 5], [0, 0], [14, 16]], np.float32)
-    check.identical(actual=result.outputs[0], expected=expected, what="the sums of segments")
-
-
 # Convolutions
 
 
-def _decorated(ipu: Any, how: str, function: Any) -> Any:
-    if how == "called":
-        return ipu.nn_ops.multi_conv(function)
-    return ipu.nn_ops.multi_conv(options={"planType": "parallel"} if how == "with options" else None)(function)
+DECORATED: Dict[str, Callable[[Any, Any], Any]] = {
+    "called": lambda multi_conv, function: multi_conv(function),
+    "decorator": lambda multi_conv, function: multi_conv(options=None)(function),
+    "with options": lambda multi_conv, function: multi_conv(options={"planType": "parallel"})(function),
+}
 
 
-@pytest.mark.parametrize("how", ["called", "decorator", "with options"])
+@pytest.mark.parametrize("how", DECORATED)
 def test_convolutions_side_by_side_are_the_convolutions(tf: Any, ipu: Any, strategy: Any, how: str) -> None:
     """What a function with several convolutions gives, and its gradients, are those of each convolution."""
     images = [values((2, 5, 5, 3), 31), values((2, 5, 5, 2), 32)]
@@ -120,20 +82,13 @@ def test_convolutions_side_by_side_are_the_convolutions(tf: Any, ipu: Any, strat
     def convolve(*both: Any) -> Any:
         return [tf.nn.conv2d(image, kernel, 1, "VALID") for image, kernel in zip(both[:2], both[2:])]
 
-    result = run(tf, strategy, _decorated(ipu, how, convolve), [*images, *kernels], cotangents)
+    result = run(tf, strategy, DECORATED[how](ipu.nn_ops.multi_conv, convolve), [*images, *kernels], cotangents)
     orders = {"output": (0, 3, 1, 2), "0": (0, 3, 1, 2), "1": (3, 2, 0, 1)}  # to the oracle's channels second
     for place in (0, 1):
         one = OpResult((result.outputs[place],), (result.gradients[place], result.gradients[2 + place]))
         inputs = [images[place].transpose(orders["0"]), kernels[place].transpose(orders["1"])]
         cotangent = cotangents[place].transpose(orders["output"])
         as_specified(one, "conv", inputs, cotangent, turned=lambda what, value: value.transpose(orders[what]))
-
-
-@pytest.mark.parametrize("setting", [{"func": 3}, {"func": abs, "options": ["planType"]}], ids=["func", "options"])
-def test_what_is_no_function_is_refused(ipu: Any, setting: Dict[str, Any]) -> None:
-    """Convolutions stand in a function, and options are a dictionary."""
-    with check.raises(TypeError, match=list(setting)[-1], what=f"multi_conv with {setting}"):
-        ipu.nn_ops.multi_conv(**setting)
 
 
 # Temporal classification: the sum over all alignments, written out
@@ -183,42 +138,29 @@ def _logs(x: np.ndarray) -> np.ndarray:
     return np.asarray(OPS["log_softmax"].forward(x, axis=-1))
 
 
-@pytest.mark.parametrize("blank", [0, 2])
-def test_the_loss_of_logits_is_as_specified(tf: Any, ipu: Any, strategy: Any, blank: int) -> None:
-    """The loss is minus the logarithm of the sum over alignments; its gradient takes the softmax into account."""
-    x, cotangent = values((STEPS, BATCH, CLASSES), 41), values([BATCH], 42)
+@pytest.mark.parametrize(("name", "blank"), [("ctc_loss_v2", 0), ("ctc_loss_v2", 2), ("ctc_loss_with_log_probs", 1)])
+def test_the_loss_is_as_specified(tf: Any, ipu: Any, strategy: Any, name: str, blank: int) -> None:
+    """The loss is minus the logarithm of the sum over alignments, of logits or of logarithms of probabilities.
+
+    The gradient of logits takes the softmax into account; that of logarithms is minus the share of a class.
+    """
+    x, cotangent, plain = values((STEPS, BATCH, CLASSES), 41), values([BATCH], 42), name == "ctc_loss_v2"
+    x = x if plain else _logs(x).astype(np.float32).astype(float)
     result = run(
-        tf, strategy,
-        lambda x, labels, *lengths: ipu.nn_ops.ctc_loss_v2(labels, x, *lengths, blank_index=blank),
+        tf, strategy, lambda x, labels, *lengths: getattr(ipu.nn_ops, name)(labels, x, *lengths, blank_index=blank),
         [x, _labels(blank), LABEL_LENGTHS, LENGTHS], [cotangent],
     )  # fmt: skip
-    logs = _logs(x)
+    logs = _logs(x) if plain else x
     losses, shares = _specified(logs, blank)
     counted = (np.arange(STEPS)[:, None] < LENGTHS)[:, :, None]
     weight = cotangent[None, :, None]
 
-    within(result.outputs[0], losses, _sources(logs, np.ones(BATCH)), "the loss")
+    ways = 1 if plain else 2  # probabilities may come and go on the way
+    within(result.outputs[0], losses, _sources(logs, ways * np.ones(BATCH)), "the loss")
     # A class's share is the exponential of the difference of three logarithms of paths.
-    size = np.abs(weight) * (np.exp(logs) + 3 * shares) * counted
-    slope = weight * (np.exp(logs) * counted - shares)
+    size = np.abs(weight) * (ways * np.exp(logs) + 3 * shares) * (counted if plain else 1)
+    slope = weight * (np.exp(logs) * counted - shares if plain else -shares)
     within(result.gradients[0], slope, _sources(logs, size), "the gradient of the loss")
-
-
-def test_the_loss_of_log_probabilities_is_as_specified(tf: Any, ipu: Any, strategy: Any) -> None:
-    """Logarithms of probabilities are taken as they are, so that the gradient is minus the share of a class."""
-    blank = 1
-    logs, cotangent = _logs(values((STEPS, BATCH, CLASSES), 41)).astype(np.float32).astype(float), values([BATCH], 42)
-    result = run(
-        tf, strategy,
-        lambda x, labels, *lengths: ipu.nn_ops.ctc_loss_with_log_probs(labels, x, *lengths, blank_index=blank),
-        [logs, _labels(blank), LABEL_LENGTHS, LENGTHS], [cotangent],
-    )  # fmt: skip
-    losses, shares = _specified(logs, blank)
-    weight = cotangent[None, :, None]
-
-    within(result.outputs[0], losses, _sources(logs, 2 * np.ones(BATCH)), "the loss")
-    size = np.abs(weight) * (2 * np.exp(logs) + 3 * shares)  # probabilities may come and go on the way
-    within(result.gradients[0], -weight * shares, _sources(logs, size), "the gradient of the loss")
 
 
 @pytest.mark.parametrize("blank", [0, 1, -1])
@@ -243,13 +185,6 @@ def test_a_wide_beam_finds_the_best_paths(tf: Any, ipu: Any, strategy: Any, blan
 def _best(logs: np.ndarray, blank: int, top: int) -> List[Tuple[Tuple[int, ...], float]]:
     sums = {path: -np.log(sum(chance for _, chance in ways)) for path, ways in _alignments(logs, blank).items()}
     return sorted(sums.items(), key=lambda item: item[1])[:top]
-
-
-@pytest.mark.parametrize("blank", [3, -4])
-def test_the_blank_is_a_class(tf: Any, ipu: Any, blank: int) -> None:
-    """The blank is one of the three classes."""
-    with check.raises(ValueError, match="blank_index", what=f"ctc_loss_v2 of 3 classes with the blank {blank}"):
-        ipu.nn_ops.ctc_loss_v2(LABELS, tf.zeros((STEPS, BATCH, CLASSES)), LABEL_LENGTHS, LENGTHS, blank_index=blank)
 
 
 # Losses over drawn classes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Dict, List, Tuple
 
+import numpy as np
 import pytest
 
 from ipu_conformance import check
@@ -12,23 +13,43 @@ from ..device_programs import Device
 from ..exact import RATE, START, check_weight, counts, samples
 
 
-@pytest.mark.parametrize("decorator", ["plain", "called"])
-def test_an_outlined_function_computes_what_it_did(device: Device, decorator: str) -> None:
-    """Calls of an outlined function give what the function gives, however it was decorated."""
+def _twice(outline: Callable[..., Any]) -> List[Any]:
+    """The product and the difference of the product and the difference of 3 and 2."""
+    function = outline(lambda a, b: (a * b, a - b))
+    return [*function(*function(3.0, 2.0))]
+
+
+TABLE, FIRST, SECOND = samples(12).reshape(4, 3), samples(5), samples(10)[5:]
+OPERATIONS: Dict[str, Tuple[Callable[[Any, Any], Any], Any]] = {
+    "outlined": (lambda tf, ipu: _twice(ipu.functional_ops.outlined_function), [6, 5]),
+    "outlined with options": (
+        lambda tf, ipu: _twice(ipu.functional_ops.outlined_function(unique_sharding=True)), [6, 5],
+    ),
+    **{f"embedding in {factor}": (
+        lambda tf, ipu, factor=factor: ipu.embedding_ops.embedding_lookup(
+            tf.constant(TABLE), [3, 0, 3], serialization_factor=factor),
+        [TABLE[[3, 0, 3]]],
+    ) for factor in (1, 2, 4)},
+    "an elementwise expression": (
+        lambda tf, ipu: ipu.custom_ops.codelet_expression_op(
+            lambda x, y: (x + y) * (x - y), tf.constant(FIRST), tf.constant(SECOND)),
+        [(FIRST + SECOND) * (FIRST - SECOND)],
+    ),
+    "remap": (lambda tf, ipu: ipu.internal_ops.remap(tf.constant(FIRST)), [FIRST]),
+    "remap_deduce": (lambda tf, ipu: ipu.internal_ops.remap_deduce(tf.constant(FIRST)), [FIRST]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_operations_compute_what_they_say(device: Device, what: str) -> None:
+    """Neither outlining nor pieces nor layouts change a value; an expression in Python is computed for all elements."""
+    function, expected = OPERATIONS[what]
     device.open()
-    outline = device.ipu.functional_ops.outlined_function
-    outline = outline if decorator == "plain" else outline(unique_sharding=True)
 
-    @outline
-    def function(a: Any, b: Any) -> Any:
-        return a * b, a - b
-
-    def program() -> Any:
-        product, difference = function(3.0, 2.0)
-        return [*function(product, difference)]
-
-    results = [float(value) for value in device.run(program)]
-    check.equal(actual=results, expected=[6, 5], what="the product and the difference")
+    results = device.run(lambda: function(device.tf, device.ipu))
+    check.equal(actual=len(results), expected=len(expected), what=f"the number of results of {what}")
+    for result, values in zip(results, expected):
+        check.identical(actual=result, expected=np.float32(values), what=what)
 
 
 def test_gradients_pass_through_outlined_functions(device: Device) -> None:
@@ -71,48 +92,6 @@ def test_outlined_functions_train_in_loops(device: Device, replicas: int) -> Non
     device.repeat(3, body, queue)
 
     check_weight(device.read(["w0"])[0], counts(3, replicas=replicas))
-
-
-def test_a_function_is_outlined(ipu: Any) -> None:
-    """What is not a function is refused."""
-    with check.raises(TypeError, match="function", what="outlined_function of 3"):
-        ipu.functional_ops.outlined_function(3)
-
-
-@pytest.mark.parametrize("factor", [1, 2, 4])
-def test_an_embedding_is_looked_up(device: Device, factor: int) -> None:
-    """Rows of a table come in the order of the ids, however many pieces the table is cut into."""
-    table, ids, lookup = samples(12).reshape(4, 3), [3, 0, 3], device.open().ipu.embedding_ops.embedding_lookup
-
-    (rows,) = device.run(lambda: lookup(device.tf.constant(table), ids, serialization_factor=factor))
-
-    check.identical(actual=rows, expected=table[ids], what="the rows")
-
-
-@pytest.mark.parametrize("factor", [0, 3])
-def test_a_table_is_cut_into_equal_pieces(tf: Any, ipu: Any, factor: int) -> None:
-    """The factor divides the rows."""
-    with check.raises(ValueError, match="serialization_factor", what=f"4 rows in {factor} pieces"):
-        ipu.embedding_ops.embedding_lookup(tf.zeros([4, 3]), [0], serialization_factor=factor)
-
-
-def test_an_expression_becomes_an_operation(device: Device) -> None:
-    """An elementwise expression in Python is computed for all elements."""
-    codelet, x, y = device.open().ipu.custom_ops.codelet_expression_op, samples(5), samples(10)[5:]
-
-    (values,) = device.run(lambda: codelet(lambda x, y: (x + y) * (x - y), *map(device.tf.constant, (x, y))))
-
-    check.identical(actual=values, expected=(x + y) * (x - y), what="the expression")
-
-
-@pytest.mark.parametrize("name", ["remap", "remap_deduce"])
-def test_layouts_do_not_change_values(device: Device, name: str) -> None:
-    """A tensor in another layout holds the same numbers."""
-    operation = getattr(device.open().ipu.internal_ops, name)
-
-    (values,) = device.run(lambda: operation(device.tf.constant(samples(3))))
-
-    check.identical(actual=values, expected=samples(3), what="the tensor")
 
 
 def test_tensors_are_printed(device: Device, capfd: Any) -> None:
