@@ -6,7 +6,6 @@ import functools
 import importlib
 import operator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -14,14 +13,11 @@ import pytest
 
 from ipu_conformance import check, nets, notes
 from ipu_conformance.nets import Data, Net, distinct_micro_batches
-from ipu_conformance.oracle.convergence import baseline
-from ipu_conformance.oracle.convergence.band import band, judge
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
 from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.oracle.training.execution import Rounding
 from ipu_conformance.run import RunConfig, RunRecord, learning_rate
-from ipu_conformance.workloads.oracle_digits import WORKLOADS
 
 NETS = ("linear", "mlp", "convnet", "bn_convnet", "residual", "tied_weights")
 CUT = NETS[1:]
@@ -202,31 +198,6 @@ class Runs:
             **({"fields": fields} if fields else {}),
         )
 
-    def compare_order(self, name: AnyNet, config: RunConfig) -> None:
-        """Read in memory's order, losses stand as [device iteration, accumulation, replica]."""
-        __tracebackhide__ = True
-        check.outputs_in_order(
-            actual=np.ravel(self.train(name, config).losses[0]),
-            expected=np.ravel(expected(name, config).losses[0]),
-            tolerance=_ravelled(tolerance(name, config).losses[0]),
-            what="the losses",
-            factors={
-                "device iteration": config.device_iterations,
-                "accumulation": config.gradient_accumulation,
-                "replica": config.replicas,
-            },
-        )
-
-    def compare_replicas_with_host(self, name: AnyNet, config: RunConfig) -> None:
-        """The weights that the user reads after a training are those of every replica, bit for bit."""
-        __tracebackhide__ = True
-        run = self.train(name, config)
-        replicas = run.weights_by_replica or ()
-        check.equal(actual=len(replicas), expected=config.replicas, what="the number of replicas with weights")
-        for weights in replicas:
-            for weight, value in weights.items():
-                check.identical(actual=(run.weights or {})[weight], expected=value, what=weight)
-
 
 def outputs_as_specified(actual: Any, values: Mapping[int, Any], allowed: Mapping[int, Any]) -> None:
     """As many outputs come back as there are steps, each within its tolerance."""
@@ -234,26 +205,6 @@ def outputs_as_specified(actual: Any, values: Mapping[int, Any], allowed: Mappin
     check.equal(actual=len(actual or ()), expected=len(values), what="the number of steps that give outputs")
     for step, value in values.items():
         check.close(actual=actual[step], expected=value, tolerance=allowed[step], what=f"the outputs of step {step}")
-
-
-def _ravelled(each: run_tolerance.ArrayTolerance) -> run_tolerance.ArrayTolerance:
-    return replace(each, allowed=np.ravel(each.allowed))
-
-
-DIGITS = WORKLOADS["oracle-mlp"]
-"""The digits that a small net learns on every front end."""
-DIGITS_SEED = 100
-"""A seed that none of the baseline's runs has: theirs are 0 to 19."""
-
-
-def learned_as_recorded(driver: Any, config: RunConfig) -> None:
-    """The accuracy after every epoch is neither lower nor higher than the spread of the reference runs allows."""
-    __tracebackhide__ = True
-    recorded = baseline.load(Path("oracle-mlp"))
-    seeded = replace(config, seed=DIGITS_SEED)
-    curve = DIGITS.accuracies(lambda net, data, config: driver.train(net, config, data), seeded)
-    verdict = judge(band(recorded.values), [curve], metric=recorded.metric)
-    check.holds(verdict.passed, verdict.sentence)
 
 
 def native_reference(

@@ -26,12 +26,6 @@ RATES = {
 SCHEDULED = {word: Row("linear", counted(3, 4, 1, steps=5, learning_rate=rate)) for word, rate in RATES.items()}
 
 
-@each(SCHEDULED)
-def test_a_schedule_trains_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
-    """The rate moves once a call, and all three updates of a call use one rate."""
-    runs.compare(name, config, ["losses", "weights"])
-
-
 CHANGED = table(
     row("mlp", (1, 6, 2), at="pipelined-3", word="step", steps=3, learning_rate=RATES["step"]),
     row("mlp", (2, 4, 1), at="pipelined-2", word="step", steps=3, learning_rate=RATES["step"]),
@@ -41,7 +35,7 @@ CHANGED = table(
 )
 
 
-@each(CHANGED)
-def test_a_change_reaches_every_stage_and_replica(runs: Runs, name: str, config: RunConfig) -> None:
-    """All weights get the new rate in the same call, and moments go on over the change."""
+@each({**SCHEDULED, **CHANGED})
+def test_a_schedule_trains_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
+    """The rate moves once a call, for all its updates, weights, stages and replicas; moments go on over the change."""
     runs.compare(name, config, ["losses", "weights"])

@@ -68,9 +68,16 @@ def _stateful(rows: Table) -> Any:
     return chosen(rows, lambda each: each.config.optimizer.name != "sgd" or each.config.optimizer["momentum"])
 
 
-@each(SINGLE)
+EVERYWHERE = {
+    **SINGLE,
+    **{f"stages-{rule}": each for rule, each in CUT.items()},
+    **{f"replicas-{rule}": each for rule, each in SHARED.items()},
+}
+
+
+@each(EVERYWHERE)
 def test_an_optimizer_steps_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
-    """State is kept from call to call, and a rate that changes between them applies to the next."""
+    """State is kept from call to call, by stages that have their own, and by replicas that see the reduced gradient."""
     runs.compare(name, config, ["losses", "weights"])
 
 
@@ -82,18 +89,6 @@ def _velocity(config: RunConfig) -> Optional[str]:
 def test_the_state_is_the_oracle_s(runs: Runs, name: str, config: RunConfig) -> None:
     """Velocities, means and variances of every weight are the oracle's after the last step."""
     runs.compare_state(name, config)
-
-
-@each(CUT)
-def test_stages_keep_their_own_state(runs: Runs, name: str, config: RunConfig) -> None:
-    """A net in stages, each with the state of its own weights, is updated as a whole one is."""
-    runs.compare(name, config, ["losses", "weights"])
-
-
-@each(SHARED)
-def test_replicas_step_alike(runs: Runs, name: str, config: RunConfig) -> None:
-    """The optimizer of each replica sees the reduced gradient."""
-    runs.compare(name, config, ["losses", "weights"])
 
 
 @each(_stateful({**WHOLE, **STAGED}), without={"poptorch": STATE, "paddle": _velocity})

@@ -10,6 +10,7 @@ from ipu_conformance.run import RunConfig
 
 from .frame import AnyNet, Runs, net_of, uncut
 from .table import STAGED, Row, Table, chosen, each, row, table
+from .test_precision_ipu import HALF
 from .tiny import TOWER
 
 
@@ -17,12 +18,6 @@ def shared(each: Row) -> bool:
     """Do stages share a weight, whose gradients a cut adds in another order?"""
     uses = [weight for layer in net_of(each.net).layers for weight in layer.weights]
     return len(uses) > len(set(uses))
-
-
-@each(chosen(STAGED, lambda each: not shared(each)))
-def test_a_cut_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
-    """Pipelined, sharded and single execution leave the same bits behind."""
-    check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, uncut(config)), net=net_of(name))
 
 
 @each(chosen(STAGED, shared))
@@ -64,9 +59,16 @@ PLACED = table(
 )
 
 
-@each(PLACED)
-def test_stages_may_be_on_any_ipu(runs: Runs, name: str, config: RunConfig) -> None:
-    """Which IPU holds which stage changes no bit; a pipeline may return to an IPU."""
+HALVES = chosen(HALF, lambda each: each.config.stages and not shared(each))
+WHOLE = {**chosen(STAGED, lambda each: not shared(each)), **PLACED, **{f"half-{word}": HALVES[word] for word in HALVES}}
+
+
+@each(WHOLE)
+def test_a_cut_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
+    """Pipelined, sharded and single execution leave the same bits behind, whichever IPU holds which stage.
+
+    A pipeline may return to an IPU, and numbers may be in float16.
+    """
     check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, uncut(config)), net=net_of(name))
 
 

@@ -22,12 +22,6 @@ def test_recomputation_changes_no_bit(runs: Runs, name: str, config: RunConfig) 
     check.runs_identical(actual=runs.train(name, config), expected=kept, net=net_of(name))
 
 
-@each(chosen(RECOMPUTED, lambda each: each.net == "bn_convnet"))
-def test_a_micro_batch_counts_once_in_the_statistics(runs: Runs, name: str, config: RunConfig) -> None:
-    """Going forward once more does not move the running statistics once more."""
-    runs.compare(name, config, ["statistics"])
-
-
 DEEP = mask_net(4)
 DROPPED = {
     "3-stages": Row(DEEP, replace(cut(DEEP, counted(2, 6, 1), 3, "pipelined"), recompute=True)),

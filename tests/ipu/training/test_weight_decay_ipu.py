@@ -35,12 +35,6 @@ PLAIN = {
 }
 
 
-@each(PLAIN)
-def test_weights_decay_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
-    """Decay is applied once an update, to every weight of every stage, and a weight of two layers decays once."""
-    runs.compare(name, config, ["losses", "weights"])
-
-
 EXEMPT = (("fc1.bias", 0.0), ("fc3.weight", 0.0))
 OWN = (("fc1.bias", 0.0), ("fc2.weight", 0.125), ("fc3.weight", 0.125), ("fc4.bias", 0.25))
 GROUPED = {
@@ -56,9 +50,12 @@ GROUPED = {
 }
 
 
-@each(GROUPED)
-def test_a_weight_may_have_a_decay_of_its_own(runs: Runs, name: str, config: RunConfig) -> None:
-    """Groups of weights decay as each says, the second group like the first, and exempt ones do not decay."""
+@each({**PLAIN, **GROUPED})
+def test_weights_decay_as_specified(runs: Runs, name: str, config: RunConfig) -> None:
+    """Decay is applied once an update, to every weight of every stage, and a weight of two layers decays once.
+
+    Groups of weights decay as each says, the second group like the first, and exempt ones do not decay.
+    """
     runs.compare(name, config, ["losses", "weights"])
 
 
