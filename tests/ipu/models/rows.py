@@ -57,7 +57,13 @@ def _marks(row: str, model: str) -> List[pytest.MarkDecorator]:
     return [pytest.mark.ipus(1 if row in ("accumulated", "half") else 4), *lacking]
 
 
-each_model = pytest.mark.parametrize("model", MODELS)
+def each_model_but(lacking: Mapping[str, Mapping[str, str]]) -> Any:
+    """Every model; what frameworks lack for some, by model."""
+    marked = {model: [pytest.mark.unable(*each) for each in lacking.get(model, {}).items()] for model in MODELS}
+    return pytest.mark.parametrize("model", [pytest.param(model, marks=marks) for model, marks in marked.items()])
+
+
+each_model = each_model_but({})
 each_row = pytest.mark.parametrize(
     "row", [pytest.param(row, marks=pytest.mark.ipus(4 if row != "accumulated" else 1)) for row in ROWS]
 )

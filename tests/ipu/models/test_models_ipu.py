@@ -13,6 +13,7 @@ from ipu_conformance.oracle.convergence.band import Verdict, judge
 from ipu_conformance.oracle.training import train as oracle
 from ipu_conformance.workloads.oracle_models import WORKLOADS
 
+from ..training.frame import outputs_as_specified
 from .rows import MANNERS, config_for, each_model, each_row, inferred, inferring, name_of, ran, tolerance
 
 SEED = 100
@@ -23,13 +24,8 @@ SEED = 100
 def test_a_model_infers_as_specified(framework: Driver, model: str) -> None:
     """The outputs of a model that is not trained are the oracle's; batch norm uses its running statistics."""
     config = inferring(framework)
-    outputs = ran(framework, model, config).outputs or ()
 
-    expected, allowed = inferred(model, config)
-    check.equal(actual=len(outputs), expected=len(expected), what="the number of steps that give outputs")
-    for step, value in expected.items():
-        what = f"the outputs of step {step}"
-        check.close(actual=outputs[step], expected=value, tolerance=allowed[step], what=what)
+    outputs_as_specified(ran(framework, model, config).outputs, *inferred(model, config))
 
 
 @each_model

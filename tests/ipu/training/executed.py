@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+import contextlib
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -45,17 +46,28 @@ def dump_of(record: RunRecord, net: Net) -> Optional[Graph]:
 def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle", kept: Optional[Array] = None) -> RunRecord:
     """The record as its dump tells it; a dump that cannot be executed is a failure, one that is not shown a skip."""
     __tracebackhide__ = True
-    dump = dump_of(record, net)
+    dump = shown(dump_of(record, net))
+    with executable():
+        return executed(record, dump, net, data, engine, kept)
+
+
+def shown(dump: Optional[Graph]) -> Graph:
+    """A dump; where the target shows none, the case is skipped."""
     if dump is None:
         pytest.skip("the target does not show its compiled program")
-    outcome, problem = None, ""
+    return dump
+
+
+@contextlib.contextmanager
+def executable() -> Iterator[None]:
+    """Fails where a dump cannot be executed."""
+    __tracebackhide__ = True
+    problem = None
     try:
-        outcome = executed(record, dump, net, data, engine, kept)
+        yield
     except ExecutionError as error:
         problem = str(error)
-    check.holds(outcome is not None, f"the dump cannot be executed: {problem}")
-    assert outcome is not None
-    return outcome
+    check.holds(problem is None, f"the dump cannot be executed: {problem}")
 
 
 def executed(
@@ -71,24 +83,24 @@ def executed(
         return whole_runs.executed(record, graph, net, data, driver, kept)
     axes: Axes = getattr(driver, "AXES", {})
     loss, logits = _ends(graph)
+    given = {**_held(graph, net, config, axes), **_streams(graph, net, data, config, driver), **_masks(graph, kept)}
     outcome = interpreter.execute(
         graph,
-        {
-            **_held(graph, net, config, axes),
-            **_streams(graph, net, data, config, driver),
-            **_masks(graph, kept),
-        },
+        given,
         engine=engine,
         schedule=config.schedule,
         fetches=[name for name in (loss, logits) if name],
         rates=_rates(config),
     )
+    held = outcome.variables[0]
     return RunRecord(
         config,
         net.name,
         tuple(_steps(outcome, loss, config)) if loss else (),
         tuple(_classes_first(step, record, net) for step in _steps(outcome, logits, config)),
-        weights=_weights(outcome, net, axes) if config.training else None,
+        weights={each.name: orient(net, each.name, held[each.name], axes, back=True) for each in net.weights}
+        if config.training
+        else None,
         framework=record.framework,
         target="dump",
     )
@@ -111,19 +123,13 @@ def told_by(
     ``held`` are the values at the start, ``fed`` all samples and all labels in the order in which they are taken.
     """
     __tracebackhide__ = True
-    if graph is None:
-        pytest.skip("the target does not show its compiled program")
-    assert graph is not None
+    graph = shown(graph)
     free = [name for name in graph.inputs if not name.startswith(STATE) and name not in held]
     streams = {name: value.reshape((*counts, *(graph.tensors[name].shape or ()))) for name, value in zip(free, fed)}
     known = {name: value for name, value in held.items() if name in graph.tensors}
-    ends, outcome, problem = _ends(graph), None, ""
-    try:
+    ends = _ends(graph)
+    with executable():
         outcome = interpreter.execute(graph, {**known, **streams}, fetches=[name for name in ends if name], **how)
-    except ExecutionError as error:
-        problem = str(error)
-    check.holds(outcome is not None, f"the dump cannot be executed: {problem}")
-    assert outcome is not None
     losses, outputs = (outcome.outputs[name] if name else np.zeros(counts) for name in ends)
     return Told(losses, outputs, outcome.variables[0])
 
@@ -166,7 +172,8 @@ def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Ar
         for name, value in values.items()
         if name in graph.tensors
     }
-    for name in _unvalued(graph):
+    # What a dump does not carry the values of.
+    for name in [*graph.inputs, *(each for each, values in graph.initializers.items() if values is None)]:
         if name.endswith(COUNTER):
             held[name] = np.asarray(0)
         elif config.training and config.optimizer.name == "adagrad" and name.startswith(SQUARES):
@@ -178,16 +185,6 @@ def _held(graph: Graph, net: Net, config: RunConfig, axes: Axes) -> Dict[str, Ar
     return held
 
 
-def _unvalued(graph: Graph) -> List[str]:
-    """The names of what a dump does not carry the values of."""
-    return [*graph.inputs, *(name for name, data in graph.initializers.items() if data is None)]
-
-
-def _weights(outcome: Outcome, net: Net, axes: Axes) -> Mapping[str, Array]:
-    held = outcome.variables[0]
-    return {each.name: orient(net, each.name, held[each.name], axes, back=True) for each in net.weights}
-
-
 def _streams(graph: Graph, net: Net, data: Data, config: RunConfig, driver: Any) -> Dict[str, Array]:
     """The samples and labels of a run with axes for updates, turns and replicas, as the framework takes them."""
     free = [name for name in graph.inputs if not name.startswith(STATE)]
@@ -195,7 +192,8 @@ def _streams(graph: Graph, net: Net, data: Data, config: RunConfig, driver: Any)
     fed = [name for name in free if name not in named and not name.endswith(COUNTER)]
     samples = driver.images(net, data.inputs) if hasattr(driver, "images") else data.inputs
     whole = {name: data.labels if name in fed[1:] else samples for name in fed}
-    return {name: _counted(value, graph.tensors[name].shape or (), config) for name, value in whole.items()}
+    counts = (config.steps * config.device_iterations, config.gradient_accumulation, config.replicas)
+    return {name: value.reshape((*counts, *(graph.tensors[name].shape or ()))) for name, value in whole.items()}
 
 
 def _masks(graph: Graph, kept: Optional[Array]) -> Dict[str, Array]:
@@ -204,11 +202,6 @@ def _masks(graph: Graph, kept: Optional[Array]) -> Dict[str, Array]:
         return {}
     streams = kept.reshape((-1, *kept.shape[2:]))
     return {f"{op.outputs[0]}:kept": streams for op in graph.ops if op.type == "Dropout"}
-
-
-def _counted(whole: Array, shape: Tuple[Any, ...], config: RunConfig) -> Array:
-    counts = (config.steps * config.device_iterations, config.gradient_accumulation, config.replicas)
-    return whole.reshape((*counts, *shape))
 
 
 def _steps(outcome: Outcome, name: str, config: RunConfig) -> Tuple[Array, ...]:

@@ -29,11 +29,12 @@ class _Forms:
         return output
 
 
-def _same(type: str) -> Callable[[_Forms, Layer], None]:
-    """An op whose result has the shape of what it reads."""
+def _same(type: str, *words: str) -> Callable[[_Forms, Layer], None]:
+    """An op whose result has the shape of what it reads, with some of its layer's attributes."""
 
     def form(to: _Forms, layer: Layer) -> None:
-        to(type, [*layer.inputs, *layer.weights], layer.name, to.shapes[layer.inputs[0]])
+        attributes = {word: layer.attributes[word] for word in words}
+        to(type, [*layer.inputs, *layer.weights], layer.name, to.shapes[layer.inputs[0]], **attributes)
 
     return form
 
@@ -134,16 +135,6 @@ def _transpose(to: _Forms, layer: Layer) -> None:
     to("Transpose", layer.inputs, layer.name, [to.shapes[layer.inputs[0]][axis] for axis in order], perm=order)
 
 
-def _with_words(type: str, *words: str) -> Callable[[_Forms, Layer], None]:
-    """An op of one value that keeps its shape and has some of its layer's attributes."""
-
-    def form(to: _Forms, layer: Layer) -> None:
-        shape = to.shapes[layer.inputs[0]]
-        to(type, layer.inputs, layer.name, shape, **{word: layer.attributes[word] for word in words})
-
-    return form
-
-
 def _lstm(to: _Forms, layer: Layer) -> None:
     """ONNX's op, which wants steps first, gates in its own order and two biases, and the state of the last step."""
     (x,), (kernel, recurrent, bias) = layer.inputs, layer.weights
@@ -194,8 +185,8 @@ FORMS: Mapping[str, Callable[[_Forms, Layer], None]] = {
     "matmul": _product,
     "reshape": _reshape,
     "transpose": _transpose,
-    "scale": _with_words("Scale", "scale"),
-    "softmax": _with_words("Softmax", "axis"),
+    "scale": _same("Scale", "scale"),
+    "softmax": _same("Softmax", "axis"),
     "lstm": _lstm,
 }
 """The ops of ONNX that each op of the nets is."""

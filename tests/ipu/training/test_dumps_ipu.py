@@ -7,11 +7,11 @@ from typing import Optional
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.ir import Graph, checks, isomorphic, normal
+from ipu_conformance.ir import checks, isomorphic, normal
 from ipu_conformance.nets import Net
-from ipu_conformance.run import RunConfig, RunRecord
+from ipu_conformance.run import RunConfig
 
-from .executed import dump_of, told
+from .executed import dump_of, shown, told
 from .forms import graph_of
 from .frame import AnyNet, Runs, data_of, inferred, net_of, outputs_as_specified, tolerance
 from .masks import kept, with_masks
@@ -108,7 +108,7 @@ def test_the_executed_dump_infers_as_the_device(runs: Runs, name: str, config: R
 @each(INFERENCE)
 def test_the_dump_of_an_inference_is_the_net_s_graph(runs: Runs, name: str, config: RunConfig) -> None:
     """Up to names, placement and the ways of frameworks to write one thing, it has the net's ops and no others."""
-    dump = _dumped(runs.infer(name, config), name)
+    dump = shown(dump_of(runs.infer(name, config), net_of(name)))
 
     turned = runs.framework == "tensorflow"  # where images have their channels last
     found = normal(dump, turn_inputs=turned, unplaced=True)
@@ -119,7 +119,7 @@ def test_the_dump_of_an_inference_is_the_net_s_graph(runs: Runs, name: str, conf
 @each(DUMPED, without={"tensorflow": "a compiled program"})
 def test_the_dump_of_a_training_follows_the_rules(runs: Runs, name: AnyNet, config: RunConfig) -> None:
     """Placement, stages, copies and reductions are sound; weights have one update; stages are recomputed as asked."""
-    graph = _dumped(runs.train(name, config), name)
+    graph = shown(dump_of(runs.train(name, config), net_of(name)))
     # A norm of all gradients is of no stage, and neither is what follows from it.
     staged = any(op.stage is not None for op in graph.ops) and config.clip_norm is None
 
@@ -138,11 +138,3 @@ def test_the_dump_of_a_training_follows_the_rules(runs: Runs, name: AnyNet, conf
     again = {op.stage or 0 for op in graph.ops if op.attributes.get("recompute") == "YES"}
     wanted = forward - {max(forward)} if config.recompute else set()
     check.equal(actual=again, expected=wanted, what="the set of the stages that go forward again")
-
-
-def _dumped(record: RunRecord, name: AnyNet) -> Graph:
-    """The dump of a run; where the target shows none, the case is skipped."""
-    dump = dump_of(record, net_of(name))
-    if dump is None:
-        pytest.skip("the target does not show its compiled program")
-    return dump

@@ -59,6 +59,7 @@ def test_what_was_learned_is_evaluated(runs: Runs, name: str, config: RunConfig)
     check.differs(actual=seen[2], other=seen[1], what="the output after another step")
 
 
+READS = "evaluation only reads"
 UNTOUCHED = {word: each for word, each in EVALUATED.items() if each.net != "dropout_net"}
 
 
@@ -79,11 +80,9 @@ def test_evaluation_changes_nothing(runs: Runs, name: str, config: RunConfig) ->
             weights.append({**trainer.weights(), **(trainer.statistics() or {})})
 
     for step, (loss, wanted) in enumerate(zip(*losses)):
-        check.identical(
-            actual=loss, expected=wanted, what=f"the losses of step {step}", because="evaluation only reads"
-        )
+        check.identical(actual=loss, expected=wanted, what=f"the losses of step {step}", because=READS)
     for weight, value in weights[1].items():
-        check.identical(actual=weights[0][weight], expected=value, what=weight, because="evaluation only reads")
+        check.identical(actual=weights[0][weight], expected=value, what=weight, because=READS)
 
 
 @each(table(row("mlp", (1, 4, 3)), row("mlp", (1, 3, 1)), row("residual", (1, 6, 1), at="pipelined-3")))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, List
 
 from ipu_conformance import check
+from ipu_conformance.nets import Data
 from ipu_conformance.run import RunConfig
 
 from .frame import Runs, data_of, net_of
@@ -25,19 +27,23 @@ SAVED = table(
 )
 
 
+def steps(trainer: Any, data: Data, first: int, last: int) -> List[Any]:
+    """The losses of some steps."""
+    return [trainer.step(data, step)[0] for step in range(first, last)]
+
+
 @each(SAVED)
 def test_a_resumed_run_is_the_same_run(runs: Runs, name: str, config: RunConfig, tmp_path: Path) -> None:
     """After two steps, a file and a new program, losses and weights have the bits of a run without a break."""
     driver, net, data = runs.driver, net_of(name), data_of(name, config)
     with driver.training(net, config) as trainer:
-        for step in range(BREAK):
-            trainer.step(data, step)
+        steps(trainer, data, 0, BREAK)
         trainer.save(tmp_path)
-        straight = [trainer.step(data, step)[0] for step in range(BREAK, config.steps)]
+        straight = steps(trainer, data, BREAK, config.steps)
         weights, statistics = trainer.weights(), trainer.statistics() or {}
     with driver.training(net, config) as trainer:
         trainer.load(tmp_path)
-        resumed = [trainer.step(data, step)[0] for step in range(BREAK, config.steps)]
+        resumed = steps(trainer, data, BREAK, config.steps)
         again = {**trainer.weights(), **(trainer.statistics() or {})}
 
     for step, (loss, wanted) in enumerate(zip(resumed, straight), BREAK):
@@ -51,8 +57,7 @@ def test_the_file_holds_the_optimizer_s_state(runs: Runs, name: str, config: Run
     """Weights alone are not a run: with a state that begins again the next step goes elsewhere."""
     driver, net, data = runs.driver, net_of(name), data_of(name, config)
     with driver.training(net, config) as trainer:
-        for step in range(BREAK):
-            trainer.step(data, step)
+        steps(trainer, data, 0, BREAK)
         trainer.save(tmp_path)
         before = trainer.weights()
     with driver.training(net, config) as trainer:

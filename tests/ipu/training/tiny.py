@@ -11,23 +11,14 @@ SAMPLES = 3
 """The samples of a micro-batch; the other nets have two."""
 
 
-def _pair() -> Net:
+def _linear(name: str, tied: int) -> Net:
+    """Linear layers, so many of which share a weight between the first and the last."""
     chain = Chain()
     chain.linear("fc1", 4, 3)
-    chain.add("act1", "tanh")
-    chain.linear("fc2", 3, 3)
-    return chain.net("pair", (4,), 3)
-
-
-def _tower() -> Net:
-    chain = Chain()
-    chain.linear("fc1", 4, 3)
-    for number in (2, 3, 4):
+    for number in range(2, tied + 3):
         chain.add(f"act{number - 1}", "tanh")
-        chain.linear(f"fc{number}", 3, 3, shared="tied")
-    chain.add("act4", "tanh")
-    chain.linear("fc5", 3, 3)
-    return chain.net("tower", (4,), 3)
+        chain.linear(f"fc{number}", 3, 3, **({"shared": "tied"} if number < tied + 2 else {}))
+    return chain.net(name, (4,), 3)
 
 
 def _two_norms() -> Net:
@@ -47,11 +38,11 @@ def _two_norms() -> Net:
     return chain.net("two_norms", (1, 2, 2), 3)
 
 
-PAIR = _pair()
+PAIR = _linear("pair", 0)
 """Two linear layers."""
 SUMMED = replace(PAIR, name="summed", loss_settings=(("reduction", "sum"),))
 """The same with the sum of the samples' losses for a loss."""
-TOWER = _tower()
+TOWER = _linear("tower", 3)
 """Five linear layers, each of which can begin a stage; the three in the middle use one weight."""
 TWO_NORMS = _two_norms()
 """Two batch norms, each with a momentum and an epsilon of its own."""
