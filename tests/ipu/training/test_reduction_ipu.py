@@ -39,16 +39,6 @@ def test_gradients_are_reduced_as_asked(runs: Runs, name: str, config: RunConfig
     runs.compare(name, config)
 
 
-@each(table(reduced("mlp", (2, 5, 1), "mean"), reduced("convnet", (1, 3, 1), "mean")))
-def test_a_sum_is_no_mean(runs: Runs, name: str, config: RunConfig) -> None:
-    """The two reductions are two different trainings."""
-    added = replace(config, accumulation_reduction="sum", replica_reduction="sum")
-    means, sums = runs.train(name, config).weights or {}, runs.train(name, added).weights or {}
-
-    for weight, allowed in tolerance(name, config).weights.items():
-        check.apart(actual=sums[weight], other=means[weight], tolerance=allowed, what=weight)
-
-
 BATCHES = table(
     row("mlp", (1, 4, 1)),
     row("residual", (2, 3, 1), "adam"),

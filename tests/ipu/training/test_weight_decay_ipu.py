@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ipu_conformance import check
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
-from .frame import Runs, tolerance
+from .frame import Runs
 from .table import SHORT, Row, cut, each
 from .table import counted as _counted
 
@@ -57,13 +56,3 @@ def test_weights_decay_as_specified(runs: Runs, name: str, config: RunConfig) ->
     Groups of weights decay as each says, the second group like the first, and exempt ones do not decay.
     """
     runs.compare(name, config, ["losses", "weights"])
-
-
-@each({word: GROUPED[word] for word in ("exempt-adamw", "exempt-lamb", "groups-momentum")})
-def test_its_own_decay_makes_a_difference(runs: Runs, name: str, config: RunConfig) -> None:
-    """A weight with a decay of its own ends elsewhere than with that of all."""
-    run, other = (runs.train(name, each).weights or {} for each in (config, replace(config, decays=())))
-
-    for weight, _ in config.decays:
-        allowed = tolerance(name, config).weights[weight]
-        check.apart(actual=run[weight], other=other[weight], tolerance=allowed, what=weight)

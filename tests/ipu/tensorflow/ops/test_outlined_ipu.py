@@ -20,16 +20,20 @@ def _twice(outline: Callable[..., Any]) -> List[Any]:
 
 
 TABLE, FIRST, SECOND = samples(12).reshape(4, 3), samples(5), samples(10)[5:]
+
+
+def _looked_up(factor: int) -> Callable[[Any, Any], Any]:
+    """A lookup in a table that is cut into pieces."""
+    settings = {"serialization_factor": factor}
+    return lambda tf, ipu: ipu.embedding_ops.embedding_lookup(tf.constant(TABLE), [3, 0, 3], **settings)
+
+
 OPERATIONS: Dict[str, Tuple[Callable[[Any, Any], Any], Any]] = {
     "outlined": (lambda tf, ipu: _twice(ipu.functional_ops.outlined_function), [6, 5]),
     "outlined with options": (
         lambda tf, ipu: _twice(ipu.functional_ops.outlined_function(unique_sharding=True)), [6, 5],
     ),
-    **{f"embedding in {factor}": (
-        lambda tf, ipu, factor=factor: ipu.embedding_ops.embedding_lookup(
-            tf.constant(TABLE), [3, 0, 3], serialization_factor=factor),
-        [TABLE[[3, 0, 3]]],
-    ) for factor in (1, 2, 4)},
+    **{f"embedding in {factor}": (_looked_up(factor), [TABLE[[3, 0, 3]]]) for factor in (1, 2, 4)},
     "an elementwise expression": (
         lambda tf, ipu: ipu.custom_ops.codelet_expression_op(
             lambda x, y: (x + y) * (x - y), tf.constant(FIRST), tf.constant(SECOND)),

@@ -351,8 +351,9 @@ def test_stages_enqueue_themselves(device: Device, count: int) -> None:
 def test_options_of_what_is_not_there_are_ignored(device: Device) -> None:
     """A pipeline that does not train takes options for its backward stages and does nothing with them."""
     kind, words = device.open(2).ipu.pipelining_ops.PipelineStageOptions, {"availableMemoryProportion": "0.3"}
-    settings = {"backward_propagation_stages_poplar_options": [kind(matmul_options=words) for _ in range(3)]}
-    outfed = device.pipe([lambda x: x * 3, lambda x: x + 5], 4, samples(4), **settings)
+    options = [kind(matmul_options=words) for _ in range(3)]
+    stages = [lambda x: x * 3, lambda x: x + 5]
+    outfed = device.pipe(stages, 4, samples(4), backward_propagation_stages_poplar_options=options)
 
     check.identical(actual=outfed, expected=samples(4) * 3 + 5, what="the outfeed")
     check.equal(actual=kind(matmul_options=words).matmul_options, expected=words, what="matmul_options")
