@@ -1,15 +1,5 @@
-"""The runs of models belong to a session: what another one has made, on another device, is not theirs."""
+"""The cases of models share runs as those of training do."""
 
 from __future__ import annotations
 
-from typing import Iterator
-
-import pytest
-
-from . import rows
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_runs() -> Iterator[None]:
-    yield
-    rows.RECORDS.clear()
+from ..training.conftest import runs  # noqa: F401  a fixture

@@ -1,18 +1,16 @@
-"""The configurations of the models in each framework's manner, and their runs, which the cases of all files share."""
+"""The configurations of the models in each framework's manner, and their runs."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, List, Mapping, Tuple
 
 import pytest
 
-from ipu_conformance.frameworks import Driver
-from ipu_conformance.nets import MODELS, distinct_micro_batches
-from ipu_conformance.oracle.tolerance import runs as run_tolerance
-from ipu_conformance.oracle.tolerance.runs import RunTolerance
+from ipu_conformance.nets import MODELS
 from ipu_conformance.run import RunConfig, RunRecord, learning_rate, optimizer
+
+from ..training.frame import Runs
 
 RATE, MOMENTUM = 0.0625, 0.5
 MANNERS: Mapping[str, Mapping[str, Any]] = {
@@ -78,59 +76,30 @@ each_dumped_row = pytest.mark.parametrize(
 """Rows and models together: the ids are those of two parameters."""
 
 
-def name_of(framework: Driver) -> str:
-    """The word for a driver's framework."""
-    return framework.__name__.rpartition(".")[2]  # type: ignore[attr-defined]
-
-
-def config_for(framework: Driver, model: str, row: str) -> RunConfig:
+def config_for(framework: str, model: str, row: str) -> RunConfig:
     """The configuration of a row in a framework's manner."""
-    counts, name = dict({**ROWS, **FURTHER}[row]), name_of(framework)
+    counts = dict({**ROWS, **FURTHER}[row])
     stages = counts.pop("stages", 1)
     if stages > 1 and counts.get("schedule") != "sequential":
-        counts["gradient_accumulation"] = PIPELINED.get(name, counts["gradient_accumulation"])
+        counts["gradient_accumulation"] = PIPELINED.get(framework, counts["gradient_accumulation"])
     plain = RunConfig(
         steps=3,
         learning_rate=learning_rate(base=RATE),
         optimizer=optimizer("sgd", momentum=MOMENTUM),
         stages=MODELS[model]().cut(stages) if stages > 1 else (),
     )
-    return replace(plain, **counts, **MANNERS[name])
+    return replace(plain, **counts, **MANNERS[framework])
 
 
-def inferring(framework: Driver) -> RunConfig:
+def inferring(framework: str) -> RunConfig:
     """The configuration of an inference in a framework's manner."""
-    return RunConfig(device_iterations=3, steps=2, training=False, **MANNERS[name_of(framework)])
+    return RunConfig(device_iterations=3, steps=2, training=False, **MANNERS[framework])
 
 
-RECORDS: Dict[Tuple[str, str, RunConfig], RunRecord] = {}
-"""What has run in this session."""
-
-
-def ran(framework: Driver, model: str, config: RunConfig) -> RunRecord:
+def ran(runs: Runs, model: str, config: RunConfig) -> RunRecord:
     """What a model's training or inference on the target leaves behind; what the API has no words for is a skip."""
-    key = (name_of(framework), model, config)
-    if key not in RECORDS:
-        net = MODELS[model]()
-        reason = framework.supports(net, config)
-        if reason is not None:
-            pytest.skip(reason)
-        run = framework.train if config.training else framework.infer
-        RECORDS[key] = run(net, config, distinct_micro_batches(net, config))
-    return RECORDS[key]
-
-
-@functools.lru_cache(maxsize=None)
-def inferred(model: str, config: RunConfig) -> Any:
-    """The oracle's outputs of each step, and their tolerances."""
     net = MODELS[model]()
-    return run_tolerance.for_inference(net, distinct_micro_batches(net, config), config)
-
-
-@functools.lru_cache(maxsize=None)
-def tolerance(model: str, config: RunConfig) -> RunTolerance:
-    """The tolerance of a training; a cut changes no rounding that it would notice."""
-    net = MODELS[model]()
-    return run_tolerance.for_run(
-        net, distinct_micro_batches(net, config), replace(config, stages=(), schedule="grouped", recompute=False)
-    )
+    reason = runs.driver.supports(net, config)
+    if reason is not None:
+        pytest.skip(reason)
+    return runs.train(net, config) if config.training else runs.infer(net, config)

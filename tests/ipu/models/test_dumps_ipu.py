@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ipu_conformance import check
-from ipu_conformance.frameworks import Driver
 from ipu_conformance.ir import isomorphic, normal
-from ipu_conformance.nets import MODELS, distinct_micro_batches
+from ipu_conformance.nets import MODELS
 from ipu_conformance.run import RunConfig, RunRecord
 
 from ..training.executed import dump_of, shown, told
 from ..training.forms import graph_of
-from ..training.frame import outputs_as_specified
-from .rows import config_for, each_dumped_row, each_model, each_model_but, inferred, inferring, name_of, ran, tolerance
+from ..training.frame import Runs, data_of, inferred, outputs_as_specified, tolerance
+from .rows import config_for, each_dumped_row, each_model, each_model_but, inferring, ran
 
 WRITTEN_OUT = {
     "lstm": {"tensorflow": "an LSTM in one op"},
@@ -28,56 +27,56 @@ ELSEWHERE = {
 """What dumps of inferences lack for a runtime of ONNX: PopART has a norm of its own, Keras slices of TensorFlow's."""
 
 
-def _told(framework: Driver, model: str, config: RunConfig, engine: str = "oracle") -> RunRecord:
+def _told(runs: Runs, model: str, config: RunConfig, engine: str = "oracle") -> RunRecord:
     __tracebackhide__ = True
     net = MODELS[model]()
-    return told(ran(framework, model, config), net, distinct_micro_batches(net, config), engine)
+    return told(ran(runs, model, config), net, data_of(net, config), engine)
 
 
 @each_dumped_row
-def test_the_executed_dump_of_a_model_is_what_the_device_did(framework: Driver, model: str, row: str) -> None:
+def test_the_executed_dump_of_a_model_is_what_the_device_did(runs: Runs, model: str, row: str) -> None:
     """Losses, outputs and weights of three updates are the device's, however IPUs share them."""
-    config = config_for(framework, model, row)
+    config = config_for(runs.framework, model, row)
 
     check.runs_equivalent(
-        actual=_told(framework, model, config),
-        expected=ran(framework, model, config),
-        tolerance=tolerance(model, config),
+        actual=_told(runs, model, config),
+        expected=ran(runs, model, config),
+        tolerance=tolerance(MODELS[model](), config),
         fields=["losses", "outputs", "weights"],
         net=MODELS[model](),
     )
 
 
 @each_model
-def test_the_executed_dump_of_a_model_infers_as_the_device(framework: Driver, model: str) -> None:
+def test_the_executed_dump_of_a_model_infers_as_the_device(runs: Runs, model: str) -> None:
     """The outputs of the dump of an inference are the device's."""
-    _infers_as_the_device(framework, model, "oracle")
+    _infers_as_the_device(runs, model, "oracle")
 
 
 @each_model_but(ELSEWHERE)
-def test_the_executed_dump_of_a_model_infers_as_the_device_elsewhere(framework: Driver, model: str) -> None:
+def test_the_executed_dump_of_a_model_infers_as_the_device_elsewhere(runs: Runs, model: str) -> None:
     """So they are on ONNX Runtime, which shares no line with the oracle."""
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is an extra of the same name")
-    _infers_as_the_device(framework, model, "onnxruntime")
+    _infers_as_the_device(runs, model, "onnxruntime")
 
 
-def _infers_as_the_device(framework: Driver, model: str, engine: str) -> None:
+def _infers_as_the_device(runs: Runs, model: str, engine: str) -> None:
     __tracebackhide__ = True
-    config = inferring(framework)
-    record = ran(framework, model, config)
+    config = inferring(runs.framework)
+    record = ran(runs, model, config)
 
-    _, allowed = inferred(model, config)
-    outputs = _told(framework, model, config, engine).outputs
+    _, allowed = inferred(MODELS[model](), config)
+    outputs = _told(runs, model, config, engine).outputs
     outputs_as_specified(outputs, dict(enumerate(record.outputs or ())), allowed)
 
 
 @each_model_but(WRITTEN_OUT)
-def test_the_dump_of_a_model_is_its_graph(framework: Driver, model: str) -> None:
+def test_the_dump_of_a_model_is_its_graph(runs: Runs, model: str) -> None:
     """Up to names, placement and the ways of frameworks to write one thing, it has the model's ops and no others."""
-    net, config = MODELS[model](), inferring(framework)
-    dump = shown(dump_of(ran(framework, model, config), net))
+    net, config = MODELS[model](), inferring(runs.framework)
+    dump = shown(dump_of(ran(runs, model, config), net))
 
-    turned = name_of(framework) == "tensorflow"  # where images have their channels last
+    turned = runs.framework == "tensorflow"  # where images have their channels last
     found = normal(dump, turn_inputs=turned, unplaced=True)
     outcome = isomorphic(normal(graph_of(net, config.micro_batch), unplaced=True), found)
     check.holds(outcome.verdict == "isomorphic", f"the dump of {model} is not the model's graph: {outcome.sentence}")
