@@ -57,10 +57,19 @@ PLACED = table(
     on("mlp", (2, 3, 1), "sharded", (2, 0, 1)),
     on("residual", (1, 2, 3), "sharded", (3, 1, 2, 0)),
 )
-
-
+ORDERS = table(
+    row("mlp", (2, 6, 1), "sgd", "pipelined-3"),
+    row("mlp", (2, 6, 1), "sgd", "sharded-3"),
+    row("residual", (1, 4, 2), "momentum", "pipelined-2"),
+    row("residual", (1, 4, 2), "momentum", "sharded-2"),
+)
 HALVES = chosen(HALF, lambda each: each.config.stages and not shared(each))
-WHOLE = {**chosen(STAGED, lambda each: not shared(each)), **PLACED, **{f"half-{word}": HALVES[word] for word in HALVES}}
+WHOLE = {
+    **chosen(STAGED, lambda each: not shared(each)),
+    **PLACED,
+    **ORDERS,
+    **{f"half-{word}": each for word, each in HALVES.items()},
+}
 
 
 @each(WHOLE)
@@ -70,19 +79,3 @@ def test_a_cut_changes_no_bit(runs: Runs, name: str, config: RunConfig) -> None:
     A pipeline may return to an IPU, and numbers may be in float16.
     """
     check.runs_identical(actual=runs.train(name, config), expected=runs.train(name, uncut(config)), net=net_of(name))
-
-
-ORDERS = table(
-    row("mlp", (2, 6, 1), "sgd", "pipelined-3"),
-    row("residual", (1, 4, 2), "momentum", "pipelined-2"),
-)
-
-
-@each(ORDERS)
-def test_a_pipeline_gives_the_bits_of_its_shards(runs: Runs, name: str, config: RunConfig) -> None:
-    """Stages at work together and one after the other leave the same bits."""
-    check.runs_identical(
-        actual=runs.train(name, config),
-        expected=runs.train(name, replace(config, schedule="sequential")),
-        net=net_of(name),
-    )
