@@ -178,11 +178,9 @@ WITHIN: Dict[str, Tuple[Dict[str, Any], Any]] = {
     "all_gather-axis": ({"axis": 1}, [np.concatenate(SHARDS, axis=1)] * 3),
     "all_reduce": ({"op": "COLLECTIVE_OP_ADD"}, [SHARDS.sum(axis=0)] * 3),
     "all_reduce-mean": ({"op": "COLLECTIVE_OP_MEAN"}, [SHARDS.mean(axis=0)] * 3),
-    "reduce_scatter": (
-        {"op": "COLLECTIVE_OP_ADD"}, np.split(np.pad(SHARDS.sum(axis=0), [[0, 2], [0, 0]]), 3),
+    "reduce_scatter": ({"op": "COLLECTIVE_OP_ADD"}, np.split(np.pad(SHARDS.sum(axis=0), [[0, 2], [0, 0]]), 3),
     ),
-    "reduce_scatter-mean": (
-        {"op": "COLLECTIVE_OP_MEAN"}, np.split(np.pad(SHARDS.mean(axis=0), [[0, 2], [0, 0]]), 3),
+    "reduce_scatter-mean": ({"op": "COLLECTIVE_OP_MEAN"}, np.split(np.pad(SHARDS.mean(axis=0), [[0, 2], [0, 0]]), 3),
     ),
 }  # fmt: skip
 

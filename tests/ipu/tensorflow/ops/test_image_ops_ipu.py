@@ -72,16 +72,13 @@ EXACT: Dict[str, Tuple[Callable[..., Any], List[np.ndarray], List[Any]]] = {
     "sizes between levels": (
         lambda ipu, x, levels: ipu.statistics_ops.histogram(x, levels, True), [VALUES, LEVELS], [[0, 2, 4, 3]],
     ),
-    "values added to a histogram": (
-        lambda ipu, *inputs: ipu.statistics_ops.histogram_update(*inputs, False),
+    "values added to a histogram": (lambda ipu, *inputs: ipu.statistics_ops.histogram_update(*inputs, False),
         [OLD, VALUES, LEVELS], [[7, 2, 4, 9]],
     ),
-    "sizes added to a histogram": (
-        lambda ipu, *inputs: ipu.statistics_ops.histogram_update(*inputs, True),
+    "sizes added to a histogram": (lambda ipu, *inputs: ipu.statistics_ops.histogram_update(*inputs, True),
         [OLD, VALUES, LEVELS], [[5, 2, 5, 10]],
     ),
-    "the shares of a histogram": (
-        lambda ipu, x: ipu.statistics_ops.histogram_normalize(x),
+    "the shares of a histogram": (lambda ipu, x: ipu.statistics_ops.histogram_normalize(x),
         [np.array([3.0, 0.0, 1.0, 4.0])], [[0.375, 0, 0.125, 0.5]],
     ),
     "sequences between rows that stay": (
@@ -96,8 +93,7 @@ EXACT: Dict[str, Tuple[Callable[..., Any], List[np.ndarray], List[Any]]] = {
         _packed, [DENSE, np.array([3, 2, 1]), OFFSETS_OF],
         [np.concatenate([DENSE[3:5], -np.ones((1, 2)), DENSE[5:6], -np.ones((1, 2)), DENSE[0:3]]), DENSE],
     ),
-    "the sums of segments": (
-        lambda ipu, data, ids: ipu.math_ops.segment_sum(data, ids, 4),
+    "the sums of segments": (lambda ipu, data, ids: ipu.math_ops.segment_sum(data, ids, 4),
         [np.arange(10.0).reshape(5, 2), np.array([0, 0, 1, 3, 3])], [[[2, 4], [4, 5], [0, 0], [14, 16]]],
     ),
     "a softmax that subtracts the largest": (

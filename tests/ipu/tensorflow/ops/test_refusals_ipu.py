@@ -66,8 +66,7 @@ CALLS: Dict[str, Row] = {
         "math_ops.serialized_matmul", (*FACTORS, n, dimension),
         ValueError, f"`serialization_factor` is {n}",
     ) for n, dimension in ((4, "a_columns"), (0, "b_rows"), (2, "a_rows_b_columns"))},
-    "pieces of a_rows": (
-        "math_ops.serialized_matmul", (*FACTORS, 3, "a_rows"), ValueError, "serialization_dimension"),
+    "pieces of a_rows": ("math_ops.serialized_matmul", (*FACTORS, 3, "a_rows"), ValueError, "serialization_dimension"),
     "convolutions in a number": ("nn_ops.multi_conv", {"func": 3}, TypeError, "func"),
     "convolutions with a list of options": (
         "nn_ops.multi_conv", {"func": abs, "options": ["planType"]}, TypeError, "options"),
@@ -83,8 +82,7 @@ CALLS: Dict[str, Row] = {
         "cross_replica_ops.cross_replica_sum", (1.0, n), ValueError, "replica_group_size") for n in (0, -2, 1.5, True)},
     "reduce_scatter of two dimensions": (
         "reduce_scatter_op.reduce_scatter", (ONES, 1, "COLLECTIVE_OP_ADD"), ValueError, "vector"),
-    "reduce_scatter by add": (
-        "reduce_scatter_op.reduce_scatter", (ONES[0], 1, "add"), ValueError, "COLLECTIVE_OP_ADD"),
+    "reduce_scatter by add": ("reduce_scatter_op.reduce_scatter", (ONES[0], 1, "add"), ValueError, "COLLECTIVE_OP_ADD"),
     "a table that is no tensor": (hosted, {"table": "table"}, ValueError, "not a tensorflow tensor"),
     "a table with a rate for a specification": (hosted, {"optimizer_spec": 0.5}, ValueError, "optimizer_spec"),
     "a table with a partition by rows": (hosted, ("ROWS",), ValueError, "partition strategy"),
@@ -99,8 +97,7 @@ CALLS: Dict[str, Row] = {
         layer, {"name": "Embedding", **EMBEDDING, "serialization_factor": 4}, ValueError, "serialization_factor"),
     "an LSTM with recurrent_dropout": (
         layer, {"name": "PopnnLSTM", "units": 3, "recurrent_dropout": 0.5}, ValueError, "recurrent_dropout"),
-    "an LSTM without biases": (
-        layer, {"name": "PopnnLSTM", "units": 3, "use_bias": False}, ValueError, "use_bias"),
+    "an LSTM without biases": (layer, {"name": "PopnnLSTM", "units": 3, "use_bias": False}, ValueError, "use_bias"),
     "a GRU of Keras with selu": (layer, {"name": "PopnnGRU", "units": 3, "activation": "selu"}, ValueError, "selu"),
     "a SerialDense in pieces of rows": (
         layer, {"name": "SerialDense", "units": 4, "serialization_factor": 2, "serialization_dimension": "rows"},

@@ -254,9 +254,7 @@ FACTORS: Dict[str, Tuple[Dict[str, Any], Sequence[float], List[float]]] = {
     "threshold": ({"ratio_threshold": 0.5}, STEADY, [2, 4, 4, 8, 8, 16, 16, 32]),
     "infinite": ({"initial_loss_scaling_factor": 8.0}, [1, np.inf, 1, 1, 1, 1, np.inf, 1], [8, 4, 4, 8, 8, 16, 16, 8]),
     "all updates": ({}, EVERY_OTHER, [2, 1, 1, 2, 2, 1, 1, 2]),
-    "last update": (
-        {"accumulate_statistics_over_update_period": False}, EVERY_OTHER, [2, 4, 4, 8, 8, 16, 16, 32],
-    ),
+    "last update": ({"accumulate_statistics_over_update_period": False}, EVERY_OTHER, [2, 4, 4, 8, 8, 16, 16, 32]),
 }  # fmt: skip
 
 

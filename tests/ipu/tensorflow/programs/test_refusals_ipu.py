@@ -126,8 +126,7 @@ CALLS: Dict[str, Row] = {
         in_graph, (lambda device: iter(device.outfeed()),), RuntimeError, "eager"),
     "the outfeed_mode all": ("ipu_outfeed_queue.IPUOutfeedQueue", {"outfeed_mode": "all"}, ValueError, "outfeed_mode"),
     "a buffer_depth of 0": ("ipu_outfeed_queue.IPUOutfeedQueue", {"buffer_depth": 0}, ValueError, "buffer_depth"),
-    "a buffer of 0 elements": (
-        lambda device: device.ipu.data.ops.dataset_ops.BufferDataset(numbers(device), 0),
+    "a buffer of 0 elements": (lambda device: device.ipu.data.ops.dataset_ops.BufferDataset(numbers(device), 0),
         (), ValueError, "buffer_size"),
     "a benchmark of 8 of 7 elements": (measured, (numbers, 2, 4), "OutOfRangeError", ""),
     "a benchmark of 0 epochs": (measured, (numbers, 0, 1), ValueError, "epochs"),
@@ -221,8 +220,7 @@ def without_variables(device: Device) -> Any:
 
 
 PROGRAMS: Dict[str, Row] = {
-    "shard 2 of 2 IPUs": (
-        lambda device: device.open(2).run(lambda: sharded(device, 2)),
+    "shard 2 of 2 IPUs": (lambda device: device.open(2).run(lambda: sharded(device, 2)),
         (), ValueError, "2 IPUs attached, however the current model requires a multiple of 4 IPUs"),
     **{f"a body that returns {n} tensors": (
         lambda device, n: device.open().repeat(2, lambda x: [x] * n, values=[1.0]),
@@ -234,8 +232,7 @@ PROGRAMS: Dict[str, Row] = {
         lambda device: device.repeat(3, lambda total, x: total + x, device.open().infeed(samples(2)), [0.0]),
         (), "OutOfRangeError", ""),
     "the last before any run": (unexecuted, (), "FailedPreconditionError", "before it was executed"),
-    "a dequeue without an enqueue": (
-        lambda device: device.dequeue(device.open().outfeed()), (), ValueError, "enqueue"),
+    "a dequeue without an enqueue": (lambda device: device.dequeue(device.open().outfeed()), (), ValueError, "enqueue"),
     "a second enqueue": (enqueued_twice, (False,), ValueError, r"An outfeed can only be enqueued once\."),
     "a second enqueue in a stage": (enqueued_twice, (True,), ValueError, "can only be enqueued once"),
     "accumulation without a loop": (accumulated, (), ValueError, "outside of a loop"),
