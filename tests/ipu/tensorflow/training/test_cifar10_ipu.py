@@ -89,8 +89,10 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
     initial, batches, tests = data()
 
     def runs(dtype: str, orders: Sequence[Optional[int]]) -> List[Tuple[np.ndarray, ...]]:
-        before = tf.keras.backend.floatx()
+        # A policy that was ever set stays in force, whatever the type of floats is then.
+        before, policy = tf.keras.backend.floatx(), tf.keras.mixed_precision.global_policy()
         tf.keras.backend.set_floatx(dtype)
+        tf.keras.mixed_precision.set_global_policy(dtype)
         try:
             model = job.build()
             variables = model.trainable_variables
@@ -116,6 +118,7 @@ def noise() -> List[Tuple[np.ndarray, ArrayTolerance]]:
             return results
         finally:
             tf.keras.backend.set_floatx(before)
+            tf.keras.mixed_precision.set_global_policy(policy)
 
     (exact,) = runs("float64", [None])
     plain, *others = runs("float32", [None, *range(LEAST_RUNS)])
