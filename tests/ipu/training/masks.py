@@ -22,15 +22,17 @@ from .frame import Runs, data_of, uncut
 
 POSITIONS = 160
 RATES = (0.375, 0.25)
+LOW = 0.125
+"""The rate of many in a row, after which what is kept is still small."""
 RATE = 1 - (1 - RATES[0]) * (1 - RATES[1])
 """What two dropouts drop together, if neither knows of the other."""
 
 
 @functools.lru_cache(maxsize=None)
-def mask_net(stages: int = 1) -> Net:
+def mask_net(stages: int = 1, everywhere: bool = False) -> Net:
     """A linear layer, two dropouts, and rectifiers that change nothing, each of which can begin a stage.
 
-    The second dropout is in the middle of the stages.
+    The second dropout is in the middle of the stages; with ``everywhere`` each stage but the last has one.
     """
     weights = (Weight("fc1.weight", (POSITIONS, 3)), Weight("fc1.bias", (POSITIONS,), constant=1.0))
     layers = [
@@ -40,9 +42,11 @@ def mask_net(stages: int = 1) -> Net:
     for number in range(stages):
         if number:
             layers.append(Layer(f"act{number}", "relu", (layers[-1].name,), cut_before=True))
-        if number == stages // 2:
+        if everywhere and 0 < number < stages - 1:
+            layers.append(Layer(f"drop{number + 1}", "dropout", (layers[-1].name,), settings=(("rate", LOW),)))
+        elif number == stages // 2 and not everywhere:
             layers.append(Layer("drop2", "dropout", (layers[-1].name,), settings=(("rate", RATES[1]),)))
-    return Net(f"mask-{stages}", (3,), POSITIONS, tuple(layers), weights)
+    return Net(f"mask-{stages}{'-everywhere' if everywhere else ''}", (3,), POSITIONS, tuple(layers), weights)
 
 
 def kept(run: RunRecord) -> np.ndarray:

@@ -8,9 +8,13 @@ from ipu_conformance import check
 from ipu_conformance.run import RunConfig
 
 from .frame import Runs, net_of, statistics_by_replica
-from .table import GRID, chosen, each
+from .table import GRID, chosen, each, row, table
+from .tiny import SAMPLES, THREE_NORMS
 
-NORMED = chosen(GRID, lambda each: net_of(each.net).statistics)
+NORMED = table(
+    chosen(GRID, lambda each: net_of(each.net).statistics),
+    row(THREE_NORMS, (1, 8, 1), "sgd", "pipelined-4", recompute=True, micro_batch=SAMPLES),
+)
 
 
 @each(NORMED)

@@ -7,8 +7,9 @@ from typing import Any, Iterable, Optional
 
 from ipu_conformance.run import RunConfig, learning_rate, optimizer
 
-from .frame import Runs, cut
+from .frame import AnyNet, Runs, cut
 from .table import BETAS, RULES, SHORT, STAGED, WHOLE, Row, Table, chosen, counted, each
+from .tiny import UNMOVED
 
 SQUARES = {"alpha": 0.75, "epsilon": 0.0625}
 OPTIMIZERS = {
@@ -40,7 +41,7 @@ Paddle brings a velocity home as PopART keeps it, multiplied for the next step.
 """
 
 
-def placed(name: str, config: RunConfig, rules: Iterable[str]) -> Table:
+def placed(name: AnyNet, config: RunConfig, rules: Iterable[str]) -> Table:
     """Optimizers with one configuration, whose rate is halved after every step."""
     return {rule: Row(name, replace(config, optimizer=OPTIMIZERS[rule], learning_rate=HALVED)) for rule in rules}
 
@@ -95,3 +96,12 @@ def test_the_state_is_the_oracle_s(runs: Runs, name: str, config: RunConfig) -> 
 def test_the_state_of_every_weight_moves(runs: Runs, name: str, config: RunConfig) -> None:
     """Whatever the counts and the cut, the state of the last weight is as the oracle says, like that of the first."""
     runs.compare_state(name, config)
+
+
+STILL = placed(UNMOVED, counted(1, 2, 1, steps=2), ("adam", "lamb-plain", "rmsprop-centred", "adagrad"))
+
+
+@each({**STILL, **steady({"rmsprop-centred": STILL["rmsprop-centred"]})})
+def test_a_gradient_of_zero_is_a_number_like_others(runs: Runs, name: str, config: RunConfig) -> None:
+    """No step is divided by what a gradient of zero leaves at zero: its weights stay, or decay, and others move."""
+    runs.compare(name, config, ["losses", "weights"])

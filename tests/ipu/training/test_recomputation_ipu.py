@@ -22,10 +22,11 @@ def test_recomputation_changes_no_bit(runs: Runs, name: str, config: RunConfig) 
     check.runs_identical(actual=runs.train(name, config), expected=kept, net=net_of(name))
 
 
-DEEP = mask_net(4)
+DEEP, DROPPING = mask_net(4), mask_net(5, everywhere=True)
 DROPPED = {
     "3-stages": Row(DEEP, replace(cut(DEEP, counted(2, 6, 1), 3, "pipelined"), recompute=True)),
     "4-stages": Row(DEEP, replace(cut(DEEP, counted(1, 8, 3), 4, "pipelined"), recompute=True)),
+    "5-stages": Row(DROPPING, replace(cut(DROPPING, counted(1, 10, 1), 5, "pipelined"), recompute=True)),
     "2-stages": Row(DEEP, replace(cut(DEEP, counted(3, 4, 2), 2, "pipelined"), recompute=True)),
 }
 

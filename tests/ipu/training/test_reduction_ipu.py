@@ -28,6 +28,7 @@ REDUCED = table(
     reduced("convnet", (3, 7, 1), "sum"),
     reduced("mlp", (2, 5, 1), "running_mean"),
     reduced("mlp", (1, 6, 1), "running_mean", "pipelined-3"),
+    reduced("mlp", (2, 6, 1), "running_mean", "pipelined-3", steps=2),
     reduced(SUMMED, (3, 4, 5), "sum", rate=0.001953125, micro_batch=SAMPLES),
     reduced(PAIR, (2, 3, 5), "mean", micro_batch=SAMPLES),
 )

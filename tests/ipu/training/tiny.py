@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Tuple
 
 from ipu_conformance.nets import Net, Weight
 from ipu_conformance.nets.chain import Chain
@@ -21,10 +22,10 @@ def _linear(name: str, tied: int) -> Net:
     return chain.net(name, (4,), 3)
 
 
-def _two_norms() -> Net:
+def _norms(net: str, *settings: Tuple[float, float]) -> Net:
     chain = Chain()
-    for number, (inputs, momentum, epsilon) in enumerate([(1, 0.25, 2.0**-10), (2, 0.5, 2.0**-13)], 1):
-        chain.conv(f"conv{number}", inputs, 2, bias=False, kernel=1)
+    for number, (momentum, epsilon) in enumerate(settings, 1):
+        chain.conv(f"conv{number}", 2 if number > 1 else 1, 2, bias=False, kernel=1)
         name = f"bn{number}"
         weights = chain.declare(Weight(f"{name}.weight", (2,), constant=1.0), Weight(f"{name}.bias", (2,)))
         chain.statistics += (
@@ -35,7 +36,16 @@ def _two_norms() -> Net:
         chain.add(f"act{number}", "tanh")
     chain.add("flat", "flatten", start=1, stop=-1)
     chain.linear("fc1", 8, 3)
-    return chain.net("two_norms", (1, 2, 2), 3)
+    return chain.net(net, (1, 2, 2), 3)
+
+
+def _unmoved() -> Net:
+    chain = Chain()
+    weights = chain.declare(Weight("fc1.weight", (3, 4)), Weight("fc1.bias", (3,), constant=-64.0))
+    chain.add("fc1", "linear", weights=weights)
+    chain.add("act1", "relu")
+    chain.linear("fc2", 3, 3)
+    return chain.net("unmoved", (4,), 3)
 
 
 PAIR = _linear("pair", 0)
@@ -44,5 +54,9 @@ SUMMED = replace(PAIR, name="summed", loss_settings=(("reduction", "sum"),))
 """The same with the sum of the samples' losses for a loss."""
 TOWER = _linear("tower", 3)
 """Five linear layers, each of which can begin a stage; the three in the middle use one weight."""
-TWO_NORMS = _two_norms()
+TWO_NORMS = _norms("two_norms", (0.25, 2.0**-10), (0.5, 2.0**-13))
 """Two batch norms, each with a momentum and an epsilon of its own."""
+THREE_NORMS = _norms("three_norms", (0.25, 2.0**-10), (0.5, 2.0**-13), (0.375, 2.0**-11))
+"""Three batch norms; of four stages each but the last has one."""
+UNMOVED = _unmoved()
+"""Two layers, of which the rectifier between them lets nothing through: only the last bias has a gradient."""

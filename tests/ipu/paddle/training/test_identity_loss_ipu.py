@@ -95,3 +95,16 @@ def test_an_unknown_reduction_is_refused(paddle: Any, static: Any, wrong: Any) -
     match = "Unsupported reduction" if wrong == "median" else f"Value {wrong} is not|the reduction {wrong}"
     with check.raises(Exception, match=match, what=f"the reduction {wrong}"):
         reducing(paddle, wrong)
+
+
+def test_the_last_mark_counts(paddle: Any, static: Any) -> None:
+    """Of several marks gradients begin at the one that comes last (``ipu_compiler.cc``)."""
+    device = reducing(
+        paddle, "mean", paddle.optimizer.SGD(RATE), after=lambda loss: paddle.incubate.identity_loss(loss * 3.0, "none")
+    )
+    x, y = samples(SIZE), targets(SIZE)
+    device.run(x, y)
+    device.sync()
+
+    wanted = step(START, x, y, rate=3 * RATE, reduction="mean").weight
+    check.identical(actual=device.value("w"), expected=float32(wanted), what="the weight")

@@ -274,3 +274,19 @@ def test_each_of_three_weights_can_be_anchored(poptorch: Any, torch: Any) -> Non
     both, last = (trainer.getAnchoredTensor(name).reshape(-1) for name in ("both", "last"))
     assert_same(both, torch.tensor([3.0, 2.5]), "the second weight in both iterations")
     assert_same(last, torch.tensor([4.0]), "the third weight in the last iteration")
+
+
+@pytest.mark.emulator
+def test_an_updated_weight_comes_with_every_micro_batch(poptorch: Any, torch: Any) -> None:
+    """All micro-batches that are accumulated for an update show the weight after it."""
+    config = counts(2, 3, 1)
+    x = exact.batch(config)
+    options = exact.options(poptorch, config, "Final")
+    options.anchorTensor("updated", "UpdatedVar___weight", poptorch.OutputMode.All)
+    trainer, _ = exact.trainer(poptorch, chosen=options)
+
+    trainer(x)
+
+    after = [exact.plain_run(x[: 3 * done], counts(done, 3, 1)).weights["weight"] for done in (1, 2)]
+    updated = torch.cat([weight for weight in after for _ in range(3)])
+    assert_same(trainer.getAnchoredTensor("updated"), updated, "the anchored weight of six micro-batches")

@@ -88,3 +88,26 @@ def test_a_model_without_products_is_refused() -> None:
 
     with check.raises(poptorch.Error, match="tracked", what="automatic loss scaling without a product"):
         poptorch.trainingModel(model, options)(torch.ones(1, 2))
+
+
+SHARE = "automaticLossScalingSettings.thresholdUpperCountProportion"
+
+
+@pytest.mark.parametrize(("threshold", "growth"), [(0.375, 2.0), (0.3125, 0.5)], ids=["below", "above"])
+def test_what_is_large_counts_among_all_gradients(poptorch: Any, torch: Any, threshold: float, growth: float) -> None:
+    """The share of large elements is one of three for a threshold, over all replicas: large ones come to the last."""
+    weight = torch.nn.Parameter(torch.zeros(2, 1, dtype=torch.float16))
+    model = as_model(lambda model, x: poptorch.identity_loss((x @ model.weight).sum(), "none"), weight=weight)
+    options = poptorch.Options().deviceIterations(2).replicationFactor(3).autoRoundNumIPUs(True)
+    options.Training.setAutomaticLossScaling(True)
+    options._Popart.set(SHARE, threshold)
+    options.anchorTensor("g", "Gradient___weight", poptorch.OutputMode.All)
+    trainer = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.0, loss_scaling=64.0))
+    fed = torch.ones(6, 2, dtype=torch.float16)
+    fed[2::3] = 256.0
+    trainer(fed)
+
+    actual = trainer.getAnchoredTensor("g").reshape(2, 3, -1)[:, :, 0].tolist()
+    scaled = [64.0, 64.0 * growth]
+    expected = [[scale, scale, 256.0 * scale] for scale in scaled]
+    check.equal(actual=actual, expected=expected, what="the list of scaled gradients, by update and replica")

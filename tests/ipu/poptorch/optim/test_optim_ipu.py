@@ -12,7 +12,7 @@ from ipu_conformance.oracle.regression import WEIGHT, same_rule
 from ipu_conformance.run import optimizer
 
 from ..lazily import poptorch
-from .regression import assert_weights, make, rule, trained
+from .regression import Problem, assert_weights, both, make, rule, trained
 
 BOTH: Mapping[str, Tuple[str, Mapping[str, Any]]] = {
     "SGD-plain": ("SGD", {}),
@@ -63,14 +63,18 @@ ROWS: Dict[str, Tuple[str, str, Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
+def begun(arguments: Mapping[str, Any]) -> Dict[str, float]:
+    """What the state of an optimizer with these arguments begins with, where it is not zero."""
+    return {"square": 1.0} if arguments.get("use_tf_variant") else {}
+
+
 def assert_trains(row: str, micro_batches: int = 1, **problem: Any) -> None:
     """Three calls leave the weights where the oracle's optimizer does."""
     __tracebackhide__ = True
     package, name, arguments = ROWS[row]
     weights = trained(make(name, package, **arguments), **problem)
-    begin = {"square": 1.0} if arguments.get("use_tf_variant") else {}
     clip, calls = arguments.get("max_grad_norm"), same_rule(rule(name, arguments), 0.1)
-    assert_weights(weights, calls, initial_state=begin, clip=clip, accumulation=micro_batches)
+    assert_weights(weights, calls, initial_state=begun(arguments), clip=clip, accumulation=micro_batches)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -135,3 +139,23 @@ def test_an_optimizer_without_counterpart_is_refused(name: str) -> None:
         ValueError if arguments else (AssertionError, ValueError), match=match, what=f"training with {name}"
     ):
         trained(make(cls, package, **arguments), calls=1)
+
+
+RATES = (0.1, 0.025, 0.2)
+KEPT = (
+    "torch-SGD-momentum", "torch-AdamW-decay", "torch-RMSprop-momentum", "poptorch-SGD-nesterov", "poptorch-LAMB",
+    "poptorch-RMSprop-tf-momentum", "poptorch-RMSprop-tf-all",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", KEPT)
+def test_a_rate_that_changes_counts_for_new_steps(row: str) -> None:
+    """What is kept from call to call holds the rate of its own call where the rule says so, and no rate elsewhere."""
+    package, name, arguments = ROWS[row]
+    problem = Problem(make(name, package, **arguments))
+    for rate in RATES:
+        problem.set_optimizer(lr=rate)
+        problem.call()
+
+    calls = both(*((rule(name, arguments), rate) for rate in RATES))
+    assert_weights(problem.weights(), calls, initial_state=begun(arguments))

@@ -18,7 +18,7 @@ OPTIMIZERS: Mapping[str, Dict[str, Any]] = {
     "SGD": {"momentum": 0.9},
     "Adam": {},
     "AdamW": {},
-    "RMSprop": {"momentum": 0.5},
+    "RMSprop": {"momentum": 0.5, "centered": True},
     "LAMB": {},
 }
 

@@ -201,3 +201,10 @@ def test_sparse_gradients_are_refused(tf: Any, addons: Any, name: str) -> None:
     settings = {"momentum": 0.5} if name == "SGD" else {}
     with check.raises(NotImplementedError, match="", what=f"{name} with sparse gradients"):
         getattr(addons, f"{name}IpuOptimizer")(RATE, **settings).apply_gradients([(rows, table)])
+
+
+def test_a_change_of_zero_is_not_scaled(updates: Updates) -> None:
+    """Where the norm of the change is 0 LAMB leaves the weight as it is."""
+    _, variables = updates("LAMBIpuOptimizer", HALVES, [[0.0] * 4] * 2, {"w": [2.0] * 4})
+
+    check_values(variables, [2.0], "a weight after two gradients of zero")

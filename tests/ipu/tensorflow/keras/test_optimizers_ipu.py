@@ -293,8 +293,11 @@ def test_what_was_counted_can_be_read_and_reset(scaling: Any) -> None:
 
 
 def test_the_factor_changes_after_some_updates(scaling: Any) -> None:
-    """With a frequency of three the factor first changes with the fourth update, which counts all of them."""
-    device = scaling(initial_loss_scaling_factor=2, update_frequency=3, ratio_threshold=0.5)
+    """With a frequency of three the factor first changes with the fourth update, which counts all of them.
+
+    A quarter of all elements is large, which is a third of the others.
+    """
+    device = scaling(initial_loss_scaling_factor=2, update_frequency=3, ratio_threshold=0.3)
 
     expected = [[2, 2, 1, 3, 1], [2, 2, 2, 6, 2], [2, 2, 3, 9, 3], [4, 2, 0, 0, 0], [4, 2, 1, 3, 1]]
     check.equal(actual=device.after(5), expected=expected, what=SHOWN)
@@ -415,3 +418,26 @@ def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any
     config = again.get_config()
     check.equal(actual=config["num_mini_batches"], expected=3, what="num_mini_batches in the configuration")
     check.contains(actual=str(config["reduction_method"]).upper(), expected="MEAN", what="its reduction_method")
+
+
+@pytest.mark.parametrize("narrow", [(), (0, 2), (0, 1, 2, 3)], ids=["own", "by-variable", "float16"])
+def test_every_weight_has_an_accumulator_of_its_type(tf: Any, strategy: Any, optimizers: Any, narrow: Any) -> None:
+    """The accumulators of four weights have the type that was asked for, and begin again after every update.
+
+    In float16 2048 and 1 add up to 2048.
+    """
+    with strategy.scope():
+        weights = [tf.Variable(0.0, name=f"w{number}") for number in range(4)]
+        types = {f"w{number}:0": tf.float16 if number in narrow else tf.float32 for number in range(4)}
+        dtype = {0: None, 2: lambda weight: types[weight.name], 4: tf.float16}[len(narrow)]
+        optimizer = optimizers.GradientAccumulationOptimizer(tf.keras.optimizers.SGD(1.0), 2, dtype=dtype)
+
+        @tf.function
+        def step(gradient: Any) -> None:
+            optimizer.apply_gradients([(gradient, weight) for weight in weights])
+
+        for gradient in (2048.0, 1.0, 2048.0, 1.0, 2048.0, 1.0):
+            strategy.run(step, args=(tf.constant(gradient),))
+
+    expected = [-3 * 2048.0 if number in narrow else -3 * 2049.0 for number in range(4)]
+    check.equal(actual=[float(weight) for weight in weights], expected=expected, what="the weights after three updates")

@@ -65,10 +65,14 @@ STEPPING = [("legacy", rule) for rule in LEGACY] + [("addons", rule) for rule in
 
 @pytest.mark.parametrize(("generation", "rule"), STEPPING)
 def test_an_optimizer_steps_as_specified(runs: Runs, generation: str, rule: str) -> None:
-    """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them."""
+    """Three steps, each after two micro-batches, move the weights and the state where the oracle moves them.
+
+    Those of the add-ons do so under a rate that falls.
+    """
+    config = replace(STEPS, optimizer={"legacy": LEGACY, "addons": ADDONS}[generation][rule])
     if generation == "addons":
         pytest.importorskip("ipu_tensorflow_addons", reason="the vendor's package of add-ons is not installed")
-    config = replace(STEPS, optimizer={"legacy": LEGACY, "addons": ADDONS}[generation][rule])
+        config = replace(config, rate_changes="update", learning_rate=RATES["exponential"])
 
     runs.compare("linear", config, ["losses", "weights"], generation=generation)
     if rule != "sgd":

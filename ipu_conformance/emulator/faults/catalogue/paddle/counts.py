@@ -101,3 +101,31 @@ for _fault in (
           "integers of an inference in float16 pass through float16, too", always(True)),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+@patch("paddle-late-stages-move-statistics", "weights", "paddle.run.machine:PaddleMachine.recompute",
+       "from the third stage on, going forward again moves statistics again")  # fmt: skip
+def _late_moved_again(original: Original, machine: Any, replica: int, stage: int, *arguments: Any) -> Any:
+    right = machine.stages[stage]
+    machine.stages[stage] = replace(right, moving=right.moving[:0]) if stage > 1 else right
+    try:
+        return original(machine, replica, stage, *arguments)
+    finally:
+        machine.stages[stage] = right
+
+
+@patch("paddle-second-stage-drops-anew", "streams", "paddle.run.machine:PaddleMachine.recompute",
+       "the second stage drops other values again")  # fmt: skip
+def _second_drops_anew(original: Original, machine: Any, replica: int, stage: int, *arguments: Any) -> Any:
+    seed = machine.seed
+    machine.seed = seed + (stage == 1)
+    try:
+        return original(machine, replica, stage, *arguments)
+    finally:
+        machine.seed = seed
+
+
+@patch("paddle-first-mark-counts", "plan", "paddle.optim.folding:find_loss", "gradients begin at the first marked loss")
+def _first_mark(original: Original, ops: Any, **settings: Any) -> Any:
+    marks = [op for op in ops if op.type == "identity_loss"]
+    return original([op for op in ops if op not in marks[1:]], **settings)

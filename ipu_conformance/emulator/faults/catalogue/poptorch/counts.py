@@ -244,3 +244,43 @@ for _fault in (
           argument("shuffle", always(True))),
 ):  # fmt: skip
     register(_fault, __name__)
+
+
+@patch("late-stages-move-statistics-again", "weights", f"{MACHINE}.recompute",
+       "from the third stage on, going forward again moves statistics again")  # fmt: skip
+def _late_moved_again(original: Original, machine: Any, replica: int, stage: int, *arguments: Any) -> Any:
+    right = machine.trainable
+    machine.trainable = right | set(machine.stages[stage].weights) if stage > 1 else right
+    try:
+        return original(machine, replica, stage, *arguments)
+    finally:
+        machine.trainable = right
+
+
+@patch("second-stage-drops-anew", "numerics", f"{MACHINE}.recompute", "the second stage drops other values again")
+def _second_drops_anew(original: Original, machine: Any, replica: int, stage: int, *arguments: Any) -> Any:
+    seed = machine.seed
+    machine.seed = seed + (stage == 1)
+    try:
+        return original(machine, replica, stage, *arguments)
+    finally:
+        machine.seed = seed
+
+
+@patch("clipping-of-two-stages", "update", f"{MACHINE}._clip_factor", "gradients are clipped by the norm of two stages")
+def _two_stages(original: Original, machine: Any, replica: int) -> Any:
+    stages = machine.stages
+    machine.stages = stages[:2]
+    try:
+        return original(machine, replica)
+    finally:
+        machine.stages = stages
+
+
+@patch("updated-anchor-of-one-micro-batch", "streams", f"{MACHINE}._watch_update",
+       "the first micro-batch of an update alone shows the weight after it")  # fmt: skip
+def _one_shows(original: Original, machine: Any, replica: int, leaf: int, value: Any) -> None:
+    original(machine, replica, leaf, value)
+    first = machine._iterations[replica] * machine.accumulation
+    for outputs in machine.outputs[replica][first + 1 : first + machine.accumulation]:
+        outputs[leaf] = value * 0.0

@@ -247,3 +247,55 @@ def _read_again(original: Original, executor: Any, call: Any) -> None:
     if executor._training:
         executor.setOptimizer(executor._optimizer)
     original(executor, call)
+
+
+@patch("lamb-divides-by-no-change", "update", "poptorch.optim.update:DeviceUpdate._run",
+       "LAMB divides by the norm of a change that is zero")  # fmt: skip
+def _by_no_change(original: Any, rule: Any, group: int, t: int, names: Any, weights: Any, *rest: Any) -> None:
+    before = [weights[name].detach().clone() for name in names]
+    original(rule, group, t, names, weights, *rest)
+    for name, old in zip(names, before):
+        if rule.settings.kind == "lamb" and old.any() and old.equal(weights[name].detach()):
+            weights[name].data.fill_(float("nan"))
+
+
+@patch("velocity-follows-the-new-rate", "update", "poptorch.optim.update:DeviceUpdate._run",
+       "TensorFlow's RMSprop keeps its velocity without the rate", remembers=True)  # fmt: skip
+def _without_the_rate(
+    memory: Any, original: Any, rule: Any, group: int, t: int, names: Any, weights: Any, gradients: Any, state: Any
+) -> None:
+    h = rule._hyper[group]
+    if getattr(h, "use_tf_variant", False) and h.momentum:
+        for name in names:
+            state[name]["velocity"].mul_(h.lr / memory.get(name, h.lr))
+            memory[name] = h.lr
+    original(rule, group, t, names, weights, gradients, state)
+
+
+@patch("centred-means-not-restored", "weights", "poptorch.optim.state:by_weight",
+       "a restored RMSprop begins its means anew")  # fmt: skip
+def _no_means(original: Any, kind: str, tensors: Any) -> Any:
+    lost = "Accl2___" if kind == "rmsprop" else "nothing"
+    return original(kind, {name: value for name, value in tensors.items() if not name.startswith(lost)})
+
+
+@patch("loss-scale-by-the-small", "update", "poptorch.run.loss_scaling:AutomaticScale._next",
+       "large gradients are compared with the small ones, not with all")  # fmt: skip
+def _by_the_small(original: Any, scale: Any, *arguments: Any) -> Any:
+    right = scale.threshold
+    scale.threshold = right / (1 + right)
+    try:
+        return original(scale, *arguments)
+    finally:
+        scale.threshold = right
+
+
+@patch("loss-scale-of-the-first-replica", "update", "poptorch.run.loss_scaling:AutomaticScale._next",
+       "the loss scale follows the gradients of the first replica")  # fmt: skip
+def _of_the_first(original: Any, scale: Any, *arguments: Any) -> Any:
+    right = scale._counts
+    scale._counts = right[:1]
+    try:
+        return original(scale, *arguments)
+    finally:
+        scale._counts = right

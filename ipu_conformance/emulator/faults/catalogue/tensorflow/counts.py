@@ -159,3 +159,89 @@ def _first_step(original: Any, logs: List[Dict[str, Any]], dtype: Any) -> Any:
        "the factor of a loss grows above its maximum")  # fmt: skip
 def _no_maximum(original: Any, scaling: Any, settings: Any, *late: Any) -> None:
     original(scaling, settings._replace(max_factor=2.0**15), *late)
+
+
+@patch("recompute-second-stage-anew", "numerics", f"{RUN}.machine:StagedMachine.recompute",
+       "the second stage draws again when it is recomputed")  # fmt: skip
+def _second_anew(original: Any, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
+    return _anew(original, machine, replica, stage, micro_batch, boundary, range(1, 2))
+
+
+@patch("recompute-late-stages-anew", "numerics", f"{RUN}.machine:StagedMachine.recompute",
+       "stages from the third on draw and count again when they are recomputed")  # fmt: skip
+def _late_anew(original: Any, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any) -> Any:
+    return _anew(original, machine, replica, stage, micro_batch, boundary, range(2, 64))
+
+
+def _anew(
+    original: Any, machine: Any, replica: int, stage: int, micro_batch: int, boundary: Any, stages: range
+) -> Any:
+    if stage not in stages:
+        return original(machine, replica, stage, micro_batch, boundary)
+    machine._first_passes.pop((replica, stage, micro_batch))
+    return machine.passed(replica, stage, micro_batch, boundary, True)[1]
+
+
+@patch("accumulators-of-two-cleared", "update", f"{OPTIM}.keras_accumulation:GradientAccumulationOptimizer._update",
+       "accumulators of Keras after the second go on after an update")  # fmt: skip
+def _two_cleared(original: Any, optimizer: Any, pairs: Any, after: Any) -> Any:
+    import tensorflow as tf
+
+    kept = [(variable, optimizer._held[id(variable)].read_value()) for _, variable in pairs[2:]]
+    with tf.control_dependencies([value for _, value in kept]):
+        done = original(optimizer, pairs, after)
+    with tf.control_dependencies([done]):
+        again = [optimizer._held[id(variable)].assign(value) for variable, value in kept]
+    with tf.control_dependencies([done, *again]):
+        return tf.constant(True)
+
+
+@patch("accumulation-type-by-variable-lost", "numerics", f"{OPTIM}.accumulation:Accumulating._accumulation_dtype",
+       "a function that gives the type of accumulators is not asked")  # fmt: skip
+def _not_asked(original: Any, optimizer: Any, variable: Any, default: Any) -> Any:
+    return default if callable(optimizer._dtype) else original(optimizer, variable, default)
+
+
+@patch("keras-accumulation-type-lost", "numerics",
+       f"{OPTIM}.keras_accumulation:GradientAccumulationOptimizer._create_all_weights",
+       "Keras' gradients are accumulated in the type of their variables")  # fmt: skip
+def _own_type(original: Any, optimizer: Any, variables: Any) -> Any:
+    asked, optimizer._dtype = optimizer._dtype, None
+    try:
+        return original(optimizer, variables)
+    finally:
+        optimizer._dtype = asked
+
+
+@patch("als-by-the-small", "update", f"{OPTIM}.loss_scaling:LossScaling.adapted",
+       "large gradients are compared with the small ones, not with all")  # fmt: skip
+def _by_the_small(original: Any, scaling: Any, *arguments: Any) -> Any:
+    right = scaling.settings
+    scaling.settings = right._replace(ratio_threshold=right.ratio_threshold / (1 + right.ratio_threshold))
+    try:
+        return original(scaling, *arguments)
+    finally:
+        scaling.settings = right
+
+
+@patch("addons-lamb-divides-by-no-change", "update", f"{OPTIM}.mixed_precision:LAMBIpuOptimizer._trust",
+       "LAMB divides by the norm of a change that is zero")  # fmt: skip
+def _by_no_change(original: Any, optimizer: Any, value: Any, change: Any) -> Any:
+    import tensorflow as tf
+
+    trust = original(optimizer, value, change)
+    return tf.where((tf.norm(value) > 0) & (tf.norm(change) == 0), tf.constant(float("inf"), trust.dtype), trust)
+
+
+@patch("addons-velocity-without-rate", "update", f"{OPTIM}.mixed_precision:SGDIpuOptimizer._resource_apply_dense",
+       "the add-ons' gradient descent keeps its velocity without the rate")  # fmt: skip
+def _without_rate(original: Any, optimizer: Any, grad: Any, var: Any, apply_state: Any = None) -> Any:
+    if not optimizer._momentum or optimizer.nesterov:
+        return original(optimizer, grad, var, apply_state)
+    rate = optimizer._rate(var, apply_state)
+
+    def accelerated(gradient: Any, value: Any, velocity: Any) -> Any:
+        velocity = velocity * optimizer._hyper_value("momentum") - gradient
+        return value + rate * velocity, velocity
+
+    return optimizer._updated(accelerated, grad, var, ("momentum",))
