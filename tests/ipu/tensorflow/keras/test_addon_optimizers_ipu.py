@@ -145,7 +145,7 @@ def test_names_are_excluded_from_decay_and_adaptation(updates: Updates) -> None:
     }  # fmt: skip
     changes = {
         "dense/kernel": RATE * 4 * 0.5, "out/kernel": RATE * 1.0, "norm/gamma": RATE * 0.5,
-        "block/norm/beta": RATE * 0.5, "out/bias": RATE * 0.5,
+        "block/norm/beta": RATE * 0.5, "out/bias": RATE * 0.5, "dense/bias": RATE * 4 * 0.5,
     }  # fmt: skip
     start = [2.0] * 4
     _, variables = updates("LAMBIpuOptimizer", settings, [[2.0] * 4], dict.fromkeys(changes, start))
@@ -208,3 +208,12 @@ def test_a_change_of_zero_is_not_scaled(updates: Updates) -> None:
     _, variables = updates("LAMBIpuOptimizer", HALVES, [[0.0] * 4] * 2, {"w": [2.0] * 4})
 
     check_values(variables, [2.0], "a weight after two gradients of zero")
+
+
+def test_the_largest_mean_is_free_of_its_start(updates: Updates) -> None:
+    """AMSGrad keeps the largest of the debiased means of squares: 4 after a gradient of 2, where the mean itself is 1."""
+    settings = {**HALVES, "debiasing": True, "epsilon": 2.0, "amsgrad": True}
+    optimizer, variables = updates("AdamIpuOptimizer", settings, [2.0], {"w": 0.0})
+
+    check_values(variables, [-RATE * 2 / (2 + 2)], "the weight after one update")
+    check.equal(actual=float(optimizer.get_slot(variables[0], "vhat")), expected=4.0, what="the largest mean")

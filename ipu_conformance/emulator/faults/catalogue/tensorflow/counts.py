@@ -245,3 +245,21 @@ def _without_rate(original: Any, optimizer: Any, grad: Any, var: Any, apply_stat
         return value + rate * velocity, velocity
 
     return optimizer._updated(accelerated, grad, var, ("momentum",))
+
+
+@patch("addons-largest-of-the-biased", "update", f"{OPTIM}.mixed_precision:IpuOptimizerBase._debiased",
+       "AMSGrad keeps the largest mean with its start at zero")  # fmt: skip
+def _biased(original: Any, optimizer: Any, m: Any, v: Any) -> Any:
+    mean, square = original(optimizer, m, v)
+    return mean, v if getattr(optimizer, "amsgrad", False) else square
+
+
+@patch("addons-lamb-excludes-both", "update", f"{OPTIM}.mixed_precision:LAMBIpuOptimizer._resource_apply_dense",
+       "what LAMB does not decay it does not scale, either")  # fmt: skip
+def _excludes_both(original: Any, optimizer: Any, *arguments: Any, **settings: Any) -> Any:
+    right = optimizer.exclude_from_layer_adaptation
+    optimizer.exclude_from_layer_adaptation = [*(right or ()), *(optimizer.exclude_from_weight_decay or ())]
+    try:
+        return original(optimizer, *arguments, **settings)
+    finally:
+        optimizer.exclude_from_layer_adaptation = right
