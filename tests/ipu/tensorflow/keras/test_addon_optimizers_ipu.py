@@ -211,7 +211,7 @@ def test_a_change_of_zero_is_not_scaled(updates: Updates) -> None:
 
 
 def test_the_largest_mean_is_free_of_its_start(updates: Updates) -> None:
-    """AMSGrad keeps the largest of the debiased means of squares: 4 after a gradient of 2, where the mean itself is 1."""
+    """AMSGrad keeps the largest of the debiased means of squares: 4 after a gradient of 2, not 1."""
     settings = {**HALVES, "debiasing": True, "epsilon": 2.0, "amsgrad": True}
     optimizer, variables = updates("AdamIpuOptimizer", settings, [2.0], {"w": 0.0})
 

@@ -70,7 +70,7 @@ SPECS: Dict[str, Tuple[Callable[[Any], Optional[Any]], float, int]] = {
 """A specification, the rate of its updates, and after how many mini-batches one comes."""
 
 
-@pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.emulator)])
+@pytest.mark.parametrize("replicas", [1, *(pytest.param(count, marks=pytest.mark.emulator) for count in (2, 4))])
 @pytest.mark.parametrize("name", SPECS)
 def test_a_table_is_looked_up_and_updated(graph: Device, name: str, replicas: int) -> None:
     """Replicas see one table; it loses the rate times the gradients of them all, clipped indices count as the last."""
