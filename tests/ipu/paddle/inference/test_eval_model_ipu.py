@@ -96,3 +96,15 @@ def test_a_changed_rate_counts_after_evaluation(paddle: Any, static: Any) -> Non
     expected = exact.plain_run(exact.samples(1), exact.ONE, rate=exact.RATE / 4).weights["w0"]
 
     check.identical(actual=device.synced_weights()["w0"], expected=expected, what="the weight")
+
+
+def test_weights_come_home_in_evaluation(paddle: Any, static: Any) -> None:
+    """What was trained before is brought to the host while evaluation is on, too."""
+    device = EvaluatedDevice(paddle, lambda o: o.SGD(exact.RATE))
+    x = exact.samples(1)
+    device.run(x)
+    device.evaluate(x)
+    device.strategy.set_options({EVAL: True})
+    expected = exact.plain_run(x, exact.ONE).weights["w0"]
+
+    check.identical(actual=device.synced_weights()["w0"], expected=expected, what="the weight after a step")

@@ -129,3 +129,10 @@ def _second_drops_anew(original: Original, machine: Any, replica: int, stage: in
 def _first_mark(original: Original, ops: Any, **settings: Any) -> Any:
     marks = [op for op in ops if op.type == "identity_loss"]
     return original([op for op in ops if op not in marks[1:]], **settings)
+
+
+@patch("paddle-weights-stay-in-evaluation", "weights", "paddle.run.executable:Executable.weights_to_host",
+       "no weight comes home while evaluation is on")  # fmt: skip
+def _stay(original: Original, executable: Any) -> None:
+    if not executable.strategy.value("runtime_options.enable_eval"):
+        original(executable)
