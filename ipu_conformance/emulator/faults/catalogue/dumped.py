@@ -121,6 +121,7 @@ def _adding_a_bias(op: Op) -> bool:
 
 Row = Tuple[str, str, Callable[[Graph], Graph]]
 POPART: Tuple[Row, ...] = (
+    ("norm-not-rooted", "gradients are clipped by the square of their norm", lost(of_type("Sqrt"))),
     ("all-reduce-lost", "the last gradient is not reduced", lost(_reducing)),
     ("all-reduce-twice", "the last gradient is reduced twice", _reduced_twice),
     ("wrong-stage", "the last product is in the stage before its own", changed(of_type("MatMul"), _earlier)),

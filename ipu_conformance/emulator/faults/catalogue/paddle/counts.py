@@ -136,3 +136,12 @@ def _first_mark(original: Original, ops: Any, **settings: Any) -> Any:
 def _stay(original: Original, executable: Any) -> None:
     if not executable.strategy.value("runtime_options.enable_eval"):
         original(executable)
+
+
+@patch("paddle-every-loss-is-final", "plan", "paddle.optim.folding:_final_losses",
+       "gradients begin at the last loss, whatever reads it")  # fmt: skip
+def _every_loss(original: Original, ops: Any) -> Any:
+    from ipu_conformance.emulator.paddle.optim.folding import LOSSES, TAILS
+
+    # What reads a loss and is no reduction of it is not seen.
+    return original([op for op in ops if op.type in (*LOSSES, *TAILS)])

@@ -11,6 +11,11 @@ dumped.declare(
     "poptorch",
     (
         ("nesterov-lost", "the last weight follows its gradient alone", dumped.lost(dumped.of_type("SGD1Nesterov"))),
+        (
+            "decay-halved",
+            "the last gradient takes half of its decay",
+            dumped.changed(dumped.of_type("ScaledAdd"), dumped.attribute("scale1", lambda share: share / 2)),
+        ),
         ("mask-lost", "the last gradient passes what was dropped", dumped.lost(dumped.of_type("DropoutGrad"))),
     ),
     __name__,
