@@ -18,7 +18,7 @@ KEPT = 24
 TOO_MUCH = 1.1
 
 
-def compile_stages(*shares: float) -> None:
+def compile_stages(*shares: float, recompute: bool = False) -> None:
     """Compile a training in which what one micro-batch keeps in each stage is a share of its IPU.
 
     Nothing large is ever computed.
@@ -45,6 +45,8 @@ def compile_stages(*shares: float) -> None:
     model = as_model(forward, weights=weights)
     options = poptorch.Options().autoRoundNumIPUs(True)
     options.Training.gradientAccumulation(depth)
+    if recompute:
+        options._Popart.set("autoRecomputation", 3)
     trainer = poptorch.trainingModel(model, options, torch.optim.SGD(model.parameters(), lr=0.5))
     try:
         trainer.compile(torch.ones(depth))
@@ -83,3 +85,10 @@ def test_what_fits_is_compiled(shares: str) -> None:
     """What takes less than a third of each IPU compiles."""
     with check.accepted(f"compiling what fits on {shares}"):
         compile_stages(*SMALL[shares])
+
+
+@pytest.mark.ipus(4)
+def test_a_recomputed_stage_keeps_what_it_is_handed() -> None:
+    """Recomputed, a stage fits that is too large when everything is kept for all micro-batches under way."""
+    with check.accepted("compiling a large stage that is recomputed"):
+        compile_stages(*TOO_LARGE["pipelined"], recompute=True)

@@ -17,17 +17,17 @@ TILES = 6
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, configure: Callable[..., Any]) -> Callable[[int], None]:
+def small(monkeypatch: pytest.MonkeyPatch, configure: Callable[..., Any]) -> Callable[..., None]:
     """Configures IPU models of a few tiles."""
 
-    def put(ipus: int) -> None:
+    def put(ipus: int, tiles: int = TILES) -> None:
         monkeypatch.setenv("TF_POPLAR_FLAGS", "--use_ipu_model")
-        configure(ipus, ipu_model__tiles_per_ipu=TILES)
+        configure(ipus, ipu_model__tiles_per_ipu=tiles)
 
     return put
 
 
-def built(tf: Any, schedule: Any = None) -> Any:
+def built(tf: Any, schedule: Any = None, optimizer: str = "adam") -> Any:
     """A model of 2 MiB of weights, in one piece or on four stages; training with Adam needs four times as much."""
     inputs = tf.keras.Input((512,))
     values = inputs
@@ -35,7 +35,7 @@ def built(tf: Any, schedule: Any = None) -> Any:
         with tf.keras.ipu.PipelineStage(layer) if schedule else contextlib.nullcontext():
             values = tf.keras.layers.Dense(width, name=f"layer{layer}", bias_initializer="ones")(values)
     model = tf.keras.Model(inputs, values)
-    model.compile("adam", "mse", steps_per_execution=4)
+    model.compile(optimizer, "mse", steps_per_execution=4)
     if schedule:
         model.set_pipelining_options(gradient_accumulation_steps_per_replica=4, pipeline_schedule=schedule)
     return model
@@ -80,3 +80,13 @@ def test_a_program_fits_on_more_ipus(tf: Any, ipu: Any, small: Callable[[int], N
 
     for weight, old, new in zip(model.weights, before, model.get_weights()):
         check.differs(actual=new, other=old, what=f"{weight.name} after training")
+
+
+def test_the_state_of_an_optimizer_takes_memory(tf: Any, ipu: Any, small: Callable[..., None]) -> None:
+    """Ten tiles hold the weights and their gradients, 4 MiB, but not two moments of every weight beside them."""
+    small(1, tiles=10)
+    with ipu.ipu_strategy.IPUStrategy().scope():
+        with check.accepted("training with gradient descent on one IPU of 6.1 MiB"):
+            built(tf, optimizer="sgd").fit(DATA, DATA, batch_size=2, verbose=0)
+        with check.raises(tf.errors.ResourceExhaustedError, match="IPU 0 needs", what="training with Adam on it"):
+            built(tf).fit(DATA, DATA, batch_size=2, verbose=0)

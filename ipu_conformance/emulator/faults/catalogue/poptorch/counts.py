@@ -284,3 +284,8 @@ def _one_shows(original: Original, machine: Any, replica: int, leaf: int, value:
     first = machine._iterations[replica] * machine.accumulation
     for outputs in machine.outputs[replica][first + 1 : first + machine.accumulation]:
         outputs[leaf] = value * 0.0
+
+
+@patch("memory-of-all-that-is-recomputed", "ir", "core.memory:estimate", "a recomputed stage keeps everything")
+def _keeps_all(original: Original, plan: Any, *arguments: Any, **settings: Any) -> Any:
+    return original(replace(plan, recompute=False), *arguments, **settings)

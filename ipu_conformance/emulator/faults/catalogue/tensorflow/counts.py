@@ -268,3 +268,8 @@ def _excludes_both(original: Any, optimizer: Any, *arguments: Any, **settings: A
        "replicas after the second do not update a table on the host")  # fmt: skip
 def _by_two(original: Any, spec: Any, table: Any, everyone: List[Any]) -> List[Any]:
     return [original(spec, table, everyone[:2])[0]] * len(everyone)
+
+
+@patch("memory-without-state", "ir", "core.memory:estimate", "the state of an optimizer takes no memory")
+def _stateless(original: Any, *arguments: Any, **settings: Any) -> Any:
+    return original(*arguments, **{**settings, "optimizer": "sgd"})
