@@ -273,3 +273,23 @@ def _by_two(original: Any, spec: Any, table: Any, everyone: List[Any]) -> List[A
 @patch("memory-without-state", "ir", "core.memory:estimate", "the state of an optimizer takes no memory")
 def _stateless(original: Any, *arguments: Any, **settings: Any) -> Any:
     return original(*arguments, **{**settings, "optimizer": "sgd"})
+
+
+@patch("pipeline-accumulation-type-lost", "numerics", f"{RUN}.machine:Pipeline.__init__",
+       "pipelines of Keras accumulate gradients in the type of their variables")  # fmt: skip
+def _pipeline_type(original: Any, machine: Any, *arguments: Any) -> None:
+    original(machine, *arguments[:5])
+
+
+@patch("dropout-rates-nearer-to-a-half", "numerics", "tensorflow.ops.dropout:dropout",
+       "values are dropped at another rate than the one that they are scaled by")  # fmt: skip
+def _nearer(original: Any, x: Any, rate: float = 0.5, *arguments: Any, **settings: Any) -> Any:
+    nearer = rate * rate + 0.25 if rate else rate
+    return original(x, nearer, *arguments, **settings) * ((1 - nearer) / (1 - rate))
+
+
+@patch("dropout-noise-of-two-axes", "numerics", "tensorflow.ops.dropout:dropout",
+       "noise of size one is one for two axes at most")  # fmt: skip
+def _two_axes(original: Any, x: Any, rate: float = 0.5, noise_shape: Any = None, *arguments: Any, **more: Any) -> Any:
+    noise = None if noise_shape is None else [*noise_shape[:2], *[None] * len(noise_shape[2:])]
+    return original(x, rate, noise, *arguments, **more)
