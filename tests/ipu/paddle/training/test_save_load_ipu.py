@@ -49,6 +49,17 @@ def trainable(paddle: Any, rule: str) -> Tuple[Any, Device]:
 def restarted(paddle: Any, device: Device, load: Callable[[], None] = lambda: None) -> Device:
     """The model as another process has it: initialised, loaded and compiled."""
     device.backend.reset()
+
+
+def test_replicas_count_a_step_once(paddle: Any, static: Any) -> None:
+    """beta1_pow holds the number of steps, however many replicas took them together."""
+    replicated = {"num_ipus": 4, "enable_replicated_graphs": True, "replicated_graph_count": 4}
+    _, device = regression.trainable(paddle, OPTIMIZERS["adam"](paddle.optimizer), **replicated)
+    for turn in range(STEPS):
+        device.run(samples(16, 16 * turn), targets(16, 16 * turn))
+    device.sync()
+
+    check.equal(actual=device.value("w_beta1_pow_acc_0").tolist(), expected=[STEPS], what="the count of steps")
     regression.start(paddle)
     load()
     return compiled(paddle, device.fetches, feeds=FEEDS, training=True)

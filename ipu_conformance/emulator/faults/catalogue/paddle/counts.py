@@ -145,3 +145,20 @@ def _every_loss(original: Original, ops: Any) -> Any:
 
     # What reads a loss and is no reduction of it is not seen.
     return original([op for op in ops if op.type in (*LOSSES, *TAILS)])
+
+
+@patch("paddle-running-mean-goes-on", "update", "paddle.run.machine:PaddleMachine.update",
+       "stages after the first go on with their running mean after an update")  # fmt: skip
+def _mean_goes_on(original: Original, machine: Any, replica: int, stage: int, gradients: Any) -> None:
+    count = machine._counts[replica].get(stage)
+    original(machine, replica, stage, gradients)
+    if stage and count:
+        machine._counts[replica][stage] = count
+
+
+@patch("paddle-every-replica-counts-steps", "update", "paddle.run.machine:PaddleMachine.update",
+       "a step counts for each of the replicas")  # fmt: skip
+def _all_count(original: Original, machine: Any, replica: int, stage: int, gradients: Any) -> None:
+    original(machine, replica, stage, gradients)
+    if replica and not machine._updated[replica]:
+        machine.updates += 1
