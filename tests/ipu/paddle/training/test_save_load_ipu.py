@@ -49,17 +49,6 @@ def trainable(paddle: Any, rule: str) -> Tuple[Any, Device]:
 def restarted(paddle: Any, device: Device, load: Callable[[], None] = lambda: None) -> Device:
     """The model as another process has it: initialised, loaded and compiled."""
     device.backend.reset()
-
-
-def test_replicas_count_a_step_once(paddle: Any, static: Any) -> None:
-    """beta1_pow holds the number of steps, however many replicas took them together."""
-    replicated = {"num_ipus": 4, "enable_replicated_graphs": True, "replicated_graph_count": 4}
-    _, device = regression.trainable(paddle, OPTIMIZERS["adam"](paddle.optimizer), **replicated)
-    for turn in range(STEPS):
-        device.run(samples(16, 16 * turn), targets(16, 16 * turn))
-    device.sync()
-
-    check.equal(actual=device.value("w_beta1_pow_acc_0").tolist(), expected=[STEPS], what="the count of steps")
     regression.start(paddle)
     load()
     return compiled(paddle, device.fetches, feeds=FEEDS, training=True)
@@ -122,3 +111,14 @@ def test_loading_does_not_reach_a_compiled_program(paddle: Any, static: Any, tmp
     from_the_start = train(restarted(paddle, device), STEPS, steps=1)
 
     check.differs(actual=going_on, other=from_the_start, what="the losses after loading")
+
+
+def test_replicas_count_a_step_once(paddle: Any, static: Any) -> None:
+    """beta1_pow holds the number of steps, however many replicas took them together."""
+    replicated: Dict[str, Any] = {"num_ipus": 4, "enable_replicated_graphs": True, "replicated_graph_count": 4}
+    _, device = regression.trainable(paddle, OPTIMIZERS["adam"](paddle.optimizer), **replicated)
+    for turn in range(STEPS):
+        device.run(samples(16, 16 * turn), targets(16, 16 * turn))
+    device.sync()
+
+    check.equal(actual=device.value("w_beta1_pow_acc_0").tolist(), expected=[STEPS], what="the count of steps")
