@@ -349,9 +349,7 @@ def test_training_needs_an_optimizer(paddle: Any) -> None:
 def test_a_loss_that_another_op_reads_is_no_end(paddle: Any) -> None:
     """Of two losses of Paddle's own gradients begin at the one that no op reads, though it comes first."""
     huber = paddle.nn.functional.smooth_l1_loss
-    net = model(
-        paddle, loss=lambda out, y: (huber(out, y, delta=2.0**10), 2.0 * huber(out, 3.0 * y, delta=2.0**10))
-    )
+    net = model(paddle, loss=lambda out, y: (huber(out, y, delta=2.0**10), 2.0 * huber(out, 3.0 * y, delta=2.0**10)))
     training(paddle, net, 2 * RATE)
     with check.accepted("two losses without a mark"):
         call(paddle, net, 0)
