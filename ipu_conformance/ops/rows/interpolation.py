@@ -13,11 +13,6 @@ def _grid_sample(module, x, grid, align_corners, border):
     return module.nn.functional.grid_sample(x, grid, "bilinear", border, align_corners)
 
 
-def _torch_nearest(torch, x, size, coordinates):
-    mode = {"half_pixel": "nearest-exact", "asymmetric": "nearest"}[coordinates]
-    return torch.nn.functional.interpolate(x, size, mode=mode)
-
-
 def _torch_linear(torch, x, size, coordinates):
     mode, _ = _BY_RANK[len(size)]
     return torch.nn.functional.interpolate(x, size, mode=mode, align_corners=coordinates == "align_corners")
@@ -55,7 +50,11 @@ def _paddle_boxes(paddle, x, image, anchors, classes, threshold, step, zoom, cli
 TABLE.add(
     Row(
         "interpolate_nearest",
-        torch=_torch_nearest,
+        torch=refusing(
+            lambda torch, x, size, coordinates: torch.nn.functional.interpolate(x, size, mode="nearest"),
+            lambda x, size, coordinates: coordinates != "asymmetric",
+            "PopTorch has no handler for the mode nearest-exact",
+        ),
         tensorflow=_tf_nearest,
         paddle=refusing(
             lambda paddle, x, size, coordinates: paddle.nn.functional.interpolate(x, list(size), mode="nearest"),

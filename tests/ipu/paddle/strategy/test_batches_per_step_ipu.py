@@ -31,7 +31,7 @@ ROWS: Dict[str, Tuple[RunConfig, int, Dict[str, float]]] = {
         for each in UPDATING if each.gradient_accumulation * each.replicas > 1
     },
     **{f"running-{counts_id(each)}": (each, 1, {RUNNING: 0}) for each in (counts(1, 2), counts(3, 2), counts(3, 2, 4))},
-    **{f"running-shards-{counts_id(each)}": (each, 2, {RUNNING: 0}) for each in (counts(2, 2), counts(2, 2, 2))},
+    **{f"running-shards-{counts_id(each)}": (each, 2, {RUNNING: 0}) for each in (counts(2, 2),)},
     **{
         f"shards-{counts_id(each)}": (each, 3, {})
         for each in (counts(), counts(1, 2), counts(1, 1, 4), counts(1, 4, 2))

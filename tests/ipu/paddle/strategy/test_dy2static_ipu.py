@@ -21,7 +21,7 @@ def model(
     paddle: Any, *, way: str = "wrapped", reduction: str = "mean", outputs: str = "both", spec: Any = None,
     loss: Any = None,
 ) -> Any:  # fmt: skip
-    """The exact model as a Layer that returns its outputs, its loss, or both; a ``loss`` that is given has no mark."""
+    """The exact model as a Layer that returns its outputs, its loss, or both; what ``loss`` gives has no mark."""
 
     class Scale(paddle.nn.Layer):
         """One weight for each feature."""
@@ -39,7 +39,7 @@ def model(
             if y is None:
                 return out
             if self.loss is not None:
-                return out, self.loss(out, y)
+                return (out, *self.loss(out, y))
             apart = paddle.square(out - y)
             if self.reduction == 2:
                 apart = paddle.mean(apart)
@@ -313,7 +313,7 @@ def test_a_loss_of_paddle_s_own_needs_no_mark(paddle: Any, reduction: str) -> No
     loss is half of the squared distance, so that twice the rate makes the steps of the marked loss.
     """
     huber = paddle.nn.functional.smooth_l1_loss
-    net = model(paddle, loss=lambda out, y: huber(out, y, reduction=reduction, delta=2.0**10))
+    net = model(paddle, loss=lambda out, y: (huber(out, y, reduction=reduction, delta=2.0**10),))
     rate = RATE if reduction == "mean" else RATE / 8
     steps = expected(2, reduction, [rate, rate])
     training(paddle, net, 2 * rate)
@@ -330,7 +330,7 @@ def test_a_loss_of_paddle_s_own_needs_no_mark(paddle: Any, reduction: str) -> No
 
 def test_another_loss_has_to_be_marked(paddle: Any) -> None:
     """A value that no loss of Paddle's makes is no loss, unless identity_loss says so."""
-    net = model(paddle, loss=lambda out, y: paddle.mean(paddle.square(out - y)))
+    net = model(paddle, loss=lambda out, y: (paddle.mean(paddle.square(out - y)),))
     training(paddle, net)
 
     with check.raises((RuntimeError, ValueError), match="(?i)loss", what="training without a loss"):
