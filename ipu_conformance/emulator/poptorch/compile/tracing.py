@@ -7,6 +7,7 @@ The device needs the graph only, so the tracer is called as ``torch.export`` cal
 from __future__ import annotations
 
 import contextlib
+import gc
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from unittest import mock
@@ -81,10 +82,23 @@ class _Fakes:
 
 
 @contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """No cycle of garbage is collected: an executor in one would bring its weights home, and the tracer note it."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@contextlib.contextmanager
 def _tracing(mode: FakeTensorMode, call: torch.nn.Module) -> Iterator[None]:
     """What ``torch.export`` sets up around the tracer."""
     enabled = torch.is_grad_enabled()
     surroundings = (
+        _without_collecting(),
         mode,
         _NonStrictTorchFunctionHandler(),
         tracing(TracingContext(mode)),

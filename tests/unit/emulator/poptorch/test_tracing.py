@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 from typing import Any, List, Tuple
@@ -133,3 +134,33 @@ def test_an_operation_knows_the_line_that_called_it() -> None:
     assert capture.location(linear, (frameworks,)) == f"{__file__}:{line}"
     assert capture.location(linear, (frameworks, __file__)) == ""
     assert "linear.py" in capture.location(linear, ())
+
+
+def test_garbage_that_computes_is_collected_later() -> None:
+    """What an executor in a cycle of garbage computes when it is let go stands in no graph of another model."""
+    noted: List[Any] = []
+    weights = torch.arange(3.0)
+
+    class Computes:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            noted.append(weights.detach().clone())
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            Computes()
+            return x * 2
+
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        captured = tracing.trace(Model(), [torch.ones(3)])[0]
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+
+    called = [str(node.target) for node in captured.graph.nodes if node.op == "call_function"]
+    assert called == ["aten.mul.Tensor"]
+    assert (len(noted), gc.isenabled()) == (1, True)
