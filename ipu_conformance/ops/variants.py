@@ -147,6 +147,8 @@ def joined(parts: Sequence[Call]) -> Tuple[Call, Mapping[str, slice]]:
 JOINED = "special numbers"
 SPECIAL = ("zeros", "ties", "denormals", "large", "infinities", "nan")
 """Edges that are made of special numbers."""
+UNSIGNED = ("poisson_nll_loss",)
+"""Sums in which the logarithm of a negative number hides what a device makes of all others."""
 ALL_SPECIAL = "special"
 """All of them in one case: what float32 shows one by one, float16 shows together."""
 
@@ -172,7 +174,7 @@ def _numbers(edge: str, dtype: str, row: Row, attributes: Mapping[str, Any], mic
         "nan": [math.nan, common, -common],
         "bits": [math.nan, -0.0, -math.inf, float(limits.max), float(limits.tiny) / 2, 0.0],
     }
-    return table[edge]
+    return list(dict.fromkeys(map(abs, table[edge]))) if row.name in UNSIGNED else table[edge]
 
 
 def _is_number(value: Any) -> bool:
