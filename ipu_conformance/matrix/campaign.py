@@ -23,7 +23,7 @@ MOST = 60
 PROVOCATIONS, SLIPS = 5, 24
 """Faults of the catalogue, and then slips, under which a family that has noticed nothing is tried."""
 
-RESUMED = ("provoke", "confirm")
+RESUMED = ("judge", "provoke", "confirm")
 """The kinds of jobs that go on behind a fault which has ended their process."""
 
 Say = Callable[[str], None]
@@ -44,7 +44,10 @@ def make(
     folder.mkdir(parents=True, exist_ok=True)
     known = hints or {}
     where = {"paths": list(paths)}
-    recordings = [_job("record", name, folder, {"level": level, **where}) for name in frameworks]
+    killers = {name: sorted({case for cases in known.get(name, {}).values() for case in cases}) for name in frameworks}
+    recordings = [
+        _job("record", name, folder, {"level": level, "killers": killers[name], **where}) for name in frameworks
+    ]
     _run([job for job in recordings if not _ended(job)], processes, say)
     judged: List[Path] = []
     for name in frameworks:
@@ -267,14 +270,14 @@ def work(job: Path) -> None:
         out.writelines(f"{json.dumps(note)}\n" for note in before)
         out.flush()
         if kind == "record":
-            session.record(framework, asked["level"], out, asked["paths"])
+            session.record(framework, asked["level"], asked["killers"], out, asked["paths"])
             rows = session.described(framework)
             job.with_name(f"{framework}.faults.json").write_text(json.dumps(rows), encoding="utf-8")
         elif kind.startswith("confirm"):
             families = session.confirm(framework, asked["candidates"], out, before)
             job.with_name(f"{framework}.families.json").write_text(json.dumps(families), encoding="utf-8")
         elif kind.startswith("judge"):
-            session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"])
+            session.judge(framework, asked["candidates"], asked["enough"], out, asked["paths"], before)
         else:
             session.provoke(framework, asked["candidates"], asked["most"], out, asked["paths"], before)
     job.with_suffix(".done").touch()

@@ -12,7 +12,21 @@ import json
 import signal
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TextIO
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Generator,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    TextIO,
+)
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -158,17 +172,18 @@ def pytest_session(paths: Sequence[str], framework: str, work: Callable[[Loop], 
         raise catalogue.FaultError(f"the runs of {framework} were interrupted (pytest ended with {int(code)})")
 
 
-def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -> None:
+def record(framework: str, level: str, killers: Collection[str], out: TextIO, paths: Sequence[str] = ()) -> None:
     """Write a line for every case: its verdict on the right device, its processor time and the places it passed.
 
-    Those are the cases of a level, and the first one of every family that the level has none of.
+    Those are the cases of a level, known ``killers``, and the first one of every family that has none of either.
     """
 
     def work(loop: Loop) -> None:
         wake(framework)
         places: Set[str] = set()
         lists = levels.shipped()
-        wanted = [case for case in loop.cases if LEVELS.index(lists.of(case)) <= LEVELS.index(level)]
+        wanted = {case for case in loop.cases if LEVELS.index(lists.of(case)) <= LEVELS.index(level)}
+        wanted.update(set(killers).intersection(loop.cases))
         families = set(map(search.family, wanted))
         first = {search.family(case): case for case in reversed(loop.cases) if search.family(case) not in families}
         chosen = {*wanted, *first.values()}
@@ -184,22 +199,30 @@ def record(framework: str, level: str, out: TextIO, paths: Sequence[str] = ()) -
 
 
 def judge(
-    framework: str, candidates: Mapping[str, Sequence[str]], enough: int, out: TextIO, paths: Sequence[str] = ()
+    framework: str,
+    candidates: Mapping[str, Sequence[str]],
+    enough: int,
+    out: TextIO,
+    paths: Sequence[str] = (),
+    before: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write a line for every run of a case under a fault, until ``enough`` families of cases have noticed each.
 
-    After one has, the next FURTHER cases have a chance to be of another.
+    After one has, the next FURTHER cases have a chance to be of another. What ``before`` holds is not tried again. A
+    process that a fault spoiled is of no further use: SpoiledError.
     """
 
     def work(loop: Loop) -> None:
         wake(framework)
+        tried = {(run["fault"], run["case"]): Verdict(run["verdict"]) for run in before}
         for fault, cases in candidates.items():
             families: Set[str] = set()
             in_vain = 0
             for case in cases:
                 if case not in loop.cases or search.family(case) in families:
                     continue
-                if _try(loop, fault, case, out) is Verdict.KILLED:
+                verdict = tried.get((fault, case)) or attempt(loop, fault, case, out)
+                if verdict is Verdict.KILLED:
                     families.add(search.family(case))
                 elif families:
                     in_vain += 1
@@ -328,13 +351,11 @@ def _slip(
     return left
 
 
-def _try(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
-    """Run a case under a fault and write down what became of it."""
-    return _noted(_under(loop, fault, case, out, limit), fault, case, out)
-
-
 def attempt(loop: Loop, fault: str, case: str, out: TextIO, limit: float = LIMIT) -> Verdict:
-    """Like ``_try``; a failure counts if the case passes again without the fault, else the process is spoiled."""
+    """Run a case under a fault and write down what became of it.
+
+    A failure counts if the case passes again without the fault, else the process is spoiled.
+    """
     outcome = _under(loop, fault, case, out, limit)
     if outcome.verdict is Verdict.PASSED or loop.run(case).verdict is Verdict.PASSED:
         return _noted(outcome, fault, case, out)
