@@ -53,10 +53,10 @@ def test_the_executed_dump_of_a_model_infers_as_the_device(runs: Runs, model: st
     _infers_as_the_device(runs, model, "oracle")
 
 
+@pytest.mark.requires("onnxruntime")
 @each_model_but(ELSEWHERE)
 def test_the_executed_dump_of_a_model_infers_as_the_device_elsewhere(runs: Runs, model: str) -> None:
     """So they are on ONNX Runtime, which shares no line with the oracle."""
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is an extra of the same name")
     _infers_as_the_device(runs, model, "onnxruntime")
 
 

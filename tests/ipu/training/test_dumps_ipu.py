@@ -93,12 +93,10 @@ def test_the_executed_dump_drops_what_the_device_dropped(runs: Runs, name: Net, 
 
 
 @each(INFERENCE)
-@pytest.mark.parametrize("engine", ["oracle", "onnxruntime"])
+@pytest.mark.parametrize("engine", ["oracle", pytest.param("onnxruntime", marks=pytest.mark.requires("onnxruntime"))])
 def test_the_executed_dump_infers_as_the_device(runs: Runs, name: str, config: RunConfig, engine: str) -> None:
     """The outputs of an inference's dump are the device's, on the oracle and on an implementation of somebody else."""
     record = runs.infer(name, config)
-    if engine == "onnxruntime":
-        pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; it is an extra of the same name")
 
     _, allowed = inferred(name, config)
     outputs = told(record, net_of(name), data_of(name, config), engine).outputs
