@@ -29,6 +29,8 @@ from typing import (
 import numpy as np
 
 from ipu_conformance import notes, targets
+from ipu_conformance.ir.files import dumps
+from ipu_conformance.ir.graph import Graph
 from ipu_conformance.nets import Data, Net
 from ipu_conformance.run import Array, RunConfig, RunError, RunRecord, Weights
 
@@ -194,22 +196,32 @@ def observe(framework: str, program: Any) -> None:
         door.observe(program)
 
 
-def trace(framework: str, program: Any, replicas: int) -> Optional[Tuple[Any, ...]]:
-    """The slots that the last run of a program executed, None where the active target does not show them."""
+def trace(framework: str, program: Any, replicas: int, workload: str = "") -> Optional[Tuple[Any, ...]]:
+    """The slots that the last run of a program executed, None where the active target does not show them.
+
+    Of a workload's program the report keeps them, however many IPUs it has.
+    """
     door = targets.inspector(framework)
     slots = None if door is None else door.trace(program, replicas)
     if slots is not None and notes.wanted():
-        _tell_timeline(framework, slots, door, program)
+        _tell_timeline(framework, slots, door, program, workload)
     return slots
 
 
-def _tell_timeline(framework: str, slots: Sequence[Any], door: Any, program: Any) -> None:
-    """Tell when which IPU did what, of a program on several IPUs, and the memory that each needs."""
+def _tell_timeline(framework: str, slots: Sequence[Any], door: Any, program: Any, workload: str) -> None:
+    """Tell when which IPU did what, of a workload or a program on several IPUs, and the memory that each needs."""
     rows = [[s.tick, s.replica, s.ipu, s.stage, s.micro_batch, str(s.kind)] for s in slots if s.replica == 0]
-    if len({row[2] for row in rows}) > 1:
+    if workload or len({row[2] for row in rows}) > 1:
         shown = getattr(door, "memory", lambda _: None)(program)  # a plug-in of before may not have it
         memory = None if shown is None else [dict(row) for row in shown]
-        notes.tell("timeline", {"framework": framework, "slots": rows, "memory": memory})
+        named = {"workload": workload} if workload else {}
+        notes.tell("timeline", {"framework": framework, **named, "slots": rows, "memory": memory})
+
+
+def keep_ir(graph: Graph) -> None:
+    """Have the report keep the graph of a workload's program."""
+    if notes.wanted():
+        notes.tell("ir", dumps(graph, "json").decode("utf-8"))
 
 
 def ir(framework: str, program: Any) -> Optional[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +16,7 @@ from ipu_conformance.atomic_write import replacing
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import journal, mandatory, repetitions, schema
 from ipu_conformance.report.repetitions import Repeats, repeats_of
-from ipu_conformance.report.results import FAILED, OUTCOMES, Result, results_of
+from ipu_conformance.report.results import FAILED, OUTCOMES, Result, results_of, stem_of
 from ipu_conformance.report.verdict import Evidence, Verdict, judged
 from ipu_conformance.targets import FRAMEWORKS
 
@@ -182,12 +181,11 @@ def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
 
 
 def _graphs(record: Record) -> Dict[str, str]:
-    """The IR dumps that cases compared, by file name."""
+    """The IR dumps that cases compared or executed, by file name."""
     files = {}
     for case, result in sorted(record.results.items()):
         for number, text in enumerate(result.graphs):
-            words = re.sub(r"[^A-Za-z0-9]+", "-", case).strip("-")[:110]
-            files[f"{words}{f'-{number + 1}' if number else ''}.json"] = text
+            files[f"{stem_of(case)}{f'-{number + 1}' if number else ''}.json"] = text
     return files
 
 

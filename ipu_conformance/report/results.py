@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import PurePosixPath
@@ -122,6 +123,18 @@ def chapter_of(case: str) -> str:
     """The chapter of the suite that a case belongs to: the folder of its file, apart from the framework's own."""
     folders = [part for part in PurePosixPath(case.partition("::")[0]).parts[:-1] if part not in FRAMEWORKS]
     return folders[0] if folders else "whole"
+
+
+MOST_OF_A_NAME = 110
+"""Letters of a file's name; a longer one ends with a digest, so that no two cases share a file."""
+
+
+def stem_of(case: str) -> str:
+    """The letters of a case's id, for the name of a file."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", case).strip("-")
+    if len(words) <= MOST_OF_A_NAME:
+        return words
+    return f"{words[: MOST_OF_A_NAME - 9]}-{hashlib.sha256(case.encode()).hexdigest()[:8]}"
 
 
 def area_of(case: str) -> str:

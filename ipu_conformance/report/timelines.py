@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
-from ipu_conformance.report.results import Result
+from ipu_conformance.report.results import Result, stem_of
 
 if TYPE_CHECKING:
     from ipu_conformance.report.folder import Record
@@ -24,29 +24,28 @@ Slot = Tuple[int, int, int, int, int, str]
 
 
 def chosen(record: Record) -> List[Tuple[Result, Mapping[str, Any]]]:
-    """Of each framework the timelines of a few cases, those with the most IPUs first, each number of IPUs once."""
+    """Of each framework the timelines of its workloads and of a few other cases, the most IPUs first.
+
+    No two of a workload, and no two of the others, have the same number of IPUs.
+    """
     found = [(result, timeline) for _, result in sorted(record.results.items()) for timeline in result.timelines]
-    found.sort(key=lambda row: (row[1]["framework"], -len(_ipus(row[1])), row[0].case))
-    picked: Dict[Tuple[str, int], Tuple[Result, Mapping[str, Any]]] = {}
+    found.sort(key=lambda row: (row[1]["framework"], "workload" not in row[1], -len(_ipus(row[1])), row[0].case))
+    picked: Dict[Tuple[str, str, int], Tuple[Result, Mapping[str, Any]]] = {}
     for result, timeline in found:
-        picked.setdefault((timeline["framework"], len(_ipus(timeline))), (result, timeline))
-    counts: Dict[str, int] = {}
+        key = timeline["framework"], timeline.get("workload", ""), len(_ipus(timeline))
+        picked.setdefault(key, (result, timeline))
+    counts: Counter[str] = Counter()
     rows = []
-    for (framework, _), row in picked.items():
-        counts[framework] = counts.get(framework, 0) + 1
-        if counts[framework] <= MOST_OF_A_FRAMEWORK:
+    for (framework, workload, _), row in picked.items():
+        counts[framework] += not workload
+        if workload or counts[framework] <= MOST_OF_A_FRAMEWORK:
             rows.append(row)
     return rows
 
 
 def files(record: Record) -> Dict[str, str]:
     """The chosen timelines in the Trace Event Format, by file name."""
-    return {name_of(result): json.dumps(_chrome(timeline)) + "\n" for result, timeline in chosen(record)}
-
-
-def name_of(result: Result) -> str:
-    """A file's name for the timeline of a case."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", result.case).strip("-")[:120] + ".json"
+    return {f"{stem_of(result.case)}.json": json.dumps(_chrome(timeline)) + "\n" for result, timeline in chosen(record)}
 
 
 def drawn(record: Record) -> List[Dict[str, Any]]:
@@ -62,8 +61,9 @@ def drawn(record: Record) -> List[Dict[str, Any]]:
         figures.append(
             {
                 "case": result.case,
-                "file": name_of(result),
+                "file": f"{stem_of(result.case)}.json",
                 "framework": timeline["framework"],
+                "workload": timeline.get("workload", ""),
                 "height": ROW * len(ipus),
                 "ipus": [(ipu, number * ROW) for number, ipu in enumerate(ipus)],
                 "slots": [

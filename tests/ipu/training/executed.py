@@ -118,12 +118,13 @@ class Told(NamedTuple):
 def told_by(
     graph: Optional[Graph], held: Mapping[str, Array], fed: Sequence[Array], counts: Tuple[int, int, int], **how: Any
 ) -> Told:
-    """What the dump of a workload's training or inference tells; an inference has no losses.
+    """What the dump of a workload's training or inference tells; an inference has no losses. The report keeps the dump.
 
     ``held`` are the values at the start, ``fed`` all samples and all labels in the order in which they are taken.
     """
     __tracebackhide__ = True
     graph = shown(graph)
+    frameworks.keep_ir(graph)
     free = [name for name in graph.inputs if not name.startswith(STATE) and name not in held]
     streams = {name: value.reshape((*counts, *(graph.tensors[name].shape or ()))) for name, value in zip(free, fed)}
     known = {name: value for name, value in held.items() if name in graph.tensors}

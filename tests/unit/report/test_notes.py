@@ -71,10 +71,13 @@ def test_a_judged_curve_is_told_with_its_band(heard, last, told):
     assert facts["low"] == [row.low for row in reference.epochs]
 
 
-def test_a_compared_graph_is_told_as_it_was(heard):
+@pytest.mark.parametrize(
+    "use", [lambda graph: check.ir_equal(actual=graph, expected=graph), frameworks.keep_ir], ids=["compared", "kept"]
+)
+def test_a_graph_is_told_as_it_was(heard, use):
     """Its text is the graph again."""
     graph = networks.convnet()
-    check.ir_equal(actual=graph, expected=graph)
+    use(graph)
 
     ((kind, text),) = heard
     assert kind == "ir"
@@ -119,9 +122,11 @@ def test_the_timeline_of_a_pipeline_is_told_for_one_replica(heard, monkeypatch, 
     assert heard == [("timeline", {"framework": "paddle", "slots": slots, "memory": memory})]
 
 
-def test_one_ipu_has_no_timeline(heard, monkeypatch):
-    """There is nothing to see."""
+@pytest.mark.parametrize(("workload", "told"), [("", []), ("paddle-mnist", [[[0, 0, 0, 0, 0, "forward"]]])])
+def test_one_ipu_has_a_timeline_in_a_workload_only(heard, monkeypatch, workload, told):
+    """In a case of a small net there is nothing to see."""
     monkeypatch.setattr(targets, "inspector", lambda framework: Door(1))
 
-    assert len(frameworks.trace("paddle", None, 3) or ()) == 3
-    assert heard == []
+    assert len(frameworks.trace("paddle", None, 3, workload) or ()) == 3
+    assert [facts["slots"] for _, facts in heard] == told
+    assert {facts["workload"] for _, facts in heard} == {workload} - {""}

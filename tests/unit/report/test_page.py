@@ -7,7 +7,7 @@ import pytest
 
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import journal, page, timelines
-from ipu_conformance.report.results import Result
+from ipu_conformance.report.results import MOST_OF_A_NAME, Result, stem_of
 from tests.unit.report import journals
 from tests.unit.report.journals import CASES, entries, failed, passed
 
@@ -165,16 +165,30 @@ def test_dumps_of_the_ir_are_files(folder):
 
 
 def test_of_many_timelines_a_few_are_chosen():
-    """One for each number of IPUs, the most first, at most three a framework."""
+    """One for each number of IPUs, the most first: all of workloads, and at most three others of a framework."""
 
-    def timeline(ipus):
-        return {"framework": "paddle", "slots": [[0, 0, ipu, 0, 0, "forward"] for ipu in range(ipus)]}
+    def timeline(ipus, **named):
+        return {"framework": "paddle", "slots": [[0, 0, ipu, 0, 0, "forward"] for ipu in range(ipus)], **named}
 
     results = {f"{number}-{ipus}": passed(f"{number}-{ipus}", timelines=(timeline(ipus),))
                for number in range(2) for ipus in (2, 5, 3, 4)}  # fmt: skip
+    results.update(
+        (case, passed(case, timelines=(timeline(ipus, workload=workload),)))
+        for case, workload, ipus in [("z", "digits", 2), ("y", "digits", 1), ("x", "digits", 1), ("w", "pictures", 1)]
+    )
     record = report_folder.recorded(entries([]))._replace(results=results)
 
-    assert [result.case for result, _ in timelines.chosen(record)] == ["0-5", "0-4", "0-3"]
+    assert [result.case for result, _ in timelines.chosen(record)] == ["z", "w", "x", "0-5", "0-4", "0-3"]
+
+
+def test_no_two_cases_share_a_file():
+    """However long what they have in common is."""
+    cases = [f"tensorflow/training/test_a_workload_ipu.py::test_{'long_' * 30}[{way}]" for way in ("one", "two")]
+    stems = [stem_of(case) for case in cases]
+
+    assert len(set(stems)) == 2
+    assert max(map(len, stems)) == MOST_OF_A_NAME
+    assert stem_of("poptorch/ir/test_ir_ipu.py::test_a[b-1]") == "poptorch-ir-test-ir-ipu-py-test-a-b-1"
 
 
 def test_every_case_is_listed_with_its_outcome(read):

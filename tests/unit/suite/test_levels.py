@@ -81,6 +81,26 @@ def test_premerge_has_a_killer_of_every_fault_however_dear_and_a_second_that_is_
     assert not any("renamed" in case for case in _listed(made.premerge))
 
 
+def test_premerge_shows_every_workload_however_dear(monkeypatch):
+    """The cheapest case of a family that leaves a dump of a workload is in."""
+    monkeypatch.setattr(levels, "DEAR_SECONDS", 0.5)
+    monkeypatch.setattr(levels, "PREMERGE_SECONDS", 0.0)
+    monkeypatch.setattr(levels, "SHOWN", ("paddle/ir/test_a_ipu.py::test_one", "poptorch/ir/test_a_ipu.py::test_three"))
+    listed = _listed(levels.computed(CASES, {}).premerge)
+
+    assert {"paddle/ir/test_a_ipu.py::test_one[y]", "poptorch/ir/test_a_ipu.py::test_three[z]"} <= listed
+    assert not {"paddle/ir/test_a_ipu.py::test_one[x]", "poptorch/ir/test_a_ipu.py::test_one[z]"} & listed
+
+
+def test_the_shipped_premerge_shows_every_workload():
+    """So that every verdict comes with the dumps of all five."""
+    shipped = levels.shipped()
+    unshown = [family for family in levels.SHOWN if not {*shipped.smoke.get(family, ()), *shipped.premerge[family]}]
+
+    assert not unshown
+    assert len({family.rpartition("::")[0] for family in levels.SHOWN}) == 5
+
+
 def test_time_that_is_left_is_filled_with_the_cheapest(monkeypatch):
     """What fits the budget is in, from the cheapest on."""
     monkeypatch.setattr(levels, "PREMERGE_SECONDS", sum(CASES.values()) - 5.0)

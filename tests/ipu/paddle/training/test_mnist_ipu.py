@@ -177,7 +177,10 @@ def test_the_executed_dump_is_what_the_device_did(trained: Any, way: str) -> Non
         host = modules().trainers.Host(settings)
         side = modules().ipu.IpuTrainer(settings, host)
         held, graph = host.weights(), frameworks.ir("paddle", side.compiled)
-    every = list(batches(settings))
+        every = list(batches(settings))
+        frameworks.observe("paddle", side.compiled)
+        side.train(every[0])
+        frameworks.trace("paddle", side.compiled, settings.replication_factor, "paddle-mnist")
     fed = [np.stack([batch.images for batch in every]), np.stack([batch.labels for batch in every])]
     counts = (len(every), settings.accumulation, settings.replication_factor)
     told = told_by(graph, held, fed, counts, schedule="grouped" if settings.pipelined else "sequential")

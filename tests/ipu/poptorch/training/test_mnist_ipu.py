@@ -144,7 +144,9 @@ def test_the_executed_dumps_are_what_the_device_did(torch: Any) -> None:
     network, side, training, test = on_device(ONCE)
     held = {name: value.clone().numpy() for name, value in network.state_dict().items()}
     images, labels = next(iter(side.training_batches(training)))
+    frameworks.observe("poptorch", side.training_model)
     scores, losses = side.train(images, labels)
+    frameworks.trace("poptorch", side.training_model, 1, "poptorch-mnist")
     counts = (ONCE.device_iterations, 1, 1)
     told = told_by(frameworks.ir("poptorch", side.training_model), held, [images.numpy(), labels.numpy()], counts)
     side.stop_training()

@@ -103,6 +103,14 @@ def graph_of(program: Any) -> Graph:
     return graph
 
 
+def graphs_of(ran: Watched) -> Tuple[Graph, ...]:
+    """The graphs of a workload's programs, which the report keeps."""
+    graphs = tuple(graph_of(program) for program in ran.programs)
+    for graph in graphs:
+        frameworks.keep_ir(graph)
+    return graphs
+
+
 def left_by(graph: Graph) -> List[str]:
     """What a program returns, or leaves for the host in an outfeed: every output that is not a variable's new value."""
     assigned = {op.outputs[0] for op in graph.ops if "Assign" in op.type or "Apply" in op.type}

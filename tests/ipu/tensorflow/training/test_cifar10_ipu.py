@@ -142,8 +142,8 @@ def test_the_device_trains_as_its_native_twin(runs: Runs, way: str) -> None:
 @each_way
 def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> None:
     """Losses of epochs, trained weights and probabilities are those of the programs that the device was given."""
-    settings, (result, programs) = WAYS[way], runs(WAYS[way])
-    training, testing = (dumped.graph_of(program) for program in programs)
+    settings, ran = WAYS[way], runs(WAYS[way])
+    training, testing = dumped.graphs_of(ran)
     initial, batches, tests = data()
     names = dumped.weights_of(testing)
     held = {**dict(zip(names, initial)), dumped.RATE: np.asarray(settings.learning_rate / settings.replicas)}
@@ -152,7 +152,7 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
     )
 
     parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
-    dumped.check_told(result, told, testing, parts, names, noise())
+    dumped.check_told(ran.result, told, testing, parts, names, noise())
 
 
 def of_strategy(settings: Settings, graph: Graph, held: Held, elements: Elements) -> Told:

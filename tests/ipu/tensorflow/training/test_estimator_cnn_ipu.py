@@ -16,7 +16,7 @@ from ipu_conformance.workloads.estimator_cnn.reference import SHORT, train
 from ipu_conformance.workloads.reference import verdict
 
 from . import test_cifar10_ipu as pictures
-from .dumped import check_near, executed, graph_of, left_by, shared, watched, weights_of
+from .dumped import check_near, executed, graphs_of, left_by, shared, watched, weights_of
 
 pytestmark = pytest.mark.requires("tensorflow_estimator")
 
@@ -40,8 +40,8 @@ def test_the_executed_dumps_are_what_the_device_did(tmp_path: Path) -> None:
         losses = training.train(FEW, data, tmp_path, native=False, watch=watch)
         return losses, training.evaluate(FEW, data, tmp_path, native=False, watch=watch)
 
-    (losses, result), programs = watched(both)
-    trained, tested = (graph_of(program) for program in programs)
+    ran = watched(both)
+    (losses, result), (trained, tested) = ran.result, graphs_of(ran)
     initial, batches, tests = pictures.data()
     names = weights_of(tested)
     told = executed(trained, dict(zip(names, initial)), batches)

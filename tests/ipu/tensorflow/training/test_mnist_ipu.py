@@ -16,7 +16,7 @@ from ipu_conformance.workloads.keras_mnist.reference import SHORT as RECORDED
 from ipu_conformance.workloads.reference import verdict
 
 from ...training import native_reference
-from .dumped import RATE, Watched, check_run, check_told, epochs, graph_of, remembered, run, shared, taken, weights_of
+from .dumped import RATE, Watched, check_run, check_told, epochs, graphs_of, remembered, run, shared, taken, weights_of
 
 SHORT = Settings(
     epochs=2, steps_per_epoch=6, steps_per_execution=3, train_size=100, test_size=40, batch_size=12, learning_rate=0.125
@@ -106,8 +106,8 @@ def test_the_device_trains_as_its_native_twin(runs: Runs, way: str) -> None:
 @each_way
 def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> None:
     """Losses and accuracies of epochs, trained weights and probabilities are those of the device's own programs."""
-    settings, (result, programs) = WAYS[way], runs(WAYS[way])
-    training, testing = (graph_of(program) for program in programs)
+    settings, ran = WAYS[way], runs(WAYS[way])
+    training, testing = graphs_of(ran)
     weights, batches, tests = data()
     names = weights_of(testing)
     size = settings.batch_size // settings.replicas
@@ -116,10 +116,10 @@ def test_the_executed_dumps_are_what_the_device_did(runs: Runs, way: str) -> Non
     told = list(epochs(training, held, elements, settings.epochs))
 
     accuracies, losses = (np.array([each.outputs[name][-1, 0, 0] for each in told]) for name in training.outputs[:2])
-    seen, told_shares = (np.asarray(each, np.float32) for each in (result.training_accuracies, accuracies))
+    seen, told_shares = (np.asarray(each, np.float32) for each in (ran.result.training_accuracies, accuracies))
     check.identical(actual=seen, expected=told_shares, what="the share that is recognised in each epoch")
     parts = tests.reshape(-1, settings.test_batch, *tests.shape[1:])
-    check_told(result, (losses, told[-1].variables[0]), testing, parts, names, noise())
+    check_told(ran.result, (losses, told[-1].variables[0]), testing, parts, names, noise())
 
 
 def check_same(actual: Any, expected: Any) -> None:
