@@ -71,6 +71,17 @@ class Iteration:
 
         self.updates.append(updating)
 
+    def owns(self, tensor: Any) -> bool:
+        """Whether a tensor is of this iteration, and so out of reach for the update after it."""
+        graph = ops.get_default_graph()
+        while graph is not self.loop.between_updates:
+            if tensor.graph is graph:
+                return True
+            graph = getattr(graph, "outer_graph", None)
+            if graph is None:
+                break
+        return False
+
     def accumulator(self, shape: Any, dtype: Any) -> Accumulator:
         """A tensor that starts with zeros after every update and keeps its value from one iteration to the next."""
         with self.loop.between_updates.as_default():

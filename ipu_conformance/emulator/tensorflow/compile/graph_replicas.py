@@ -144,8 +144,8 @@ def _write(variable: Any, value: Any) -> None:
 
 
 def _hidden(variable: Any, name: str) -> Any:
-    """A variable of the same shape that no collection holds: the program itself gives it a value."""
-    with tf.init_scope():
+    """A variable of the same shape and place that no collection holds: the program itself gives it a value."""
+    with tf.init_scope(), tf.device(variable._handle.device):
         return resource_variable_ops.ResourceVariable(
             tf.zeros(variable.shape, variable.dtype),
             trainable=False,

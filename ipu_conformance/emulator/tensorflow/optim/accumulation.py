@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import contextlib
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import tensorflow as tf
+from tensorflow.python.training import optimizer as stock
 
 from ipu_conformance.emulator.tensorflow.compile import device_loop
 from ipu_conformance.emulator.tensorflow.optim.wrappers import CrossReplicaOptimizer, IpuOptimizer, applied
@@ -91,12 +93,46 @@ class GradientAccumulationOptimizerV2(Accumulating, IpuOptimizer):
             writes.append(held.write(self._added(held.read(), tf.cast(gradient, held.dtype), iteration.since_update)))
             accumulated.append((held, variable))
 
+        settings = [
+            (opt, attribute, value, iteration.accumulator(value.shape, value.dtype))
+            for opt, attribute, value in _set_by(iteration, self._opt)
+        ]
+        writes += [held.write(value) for _, _, value, held in settings]
+
         def update() -> None:
             pairs = [(None if held is None else self._reduced(held.read()), variable) for held, variable in accumulated]
-            applied(self._opt, pairs, global_step, name)
+            with _set_to([(opt, attribute, held.read()) for opt, attribute, _, held in settings]):
+                applied(self._opt, pairs, global_step, name)
 
         iteration.after_every(self._num_mini_batches, update)
         return tf.group(writes)
+
+
+Setting = Tuple[Any, str, Any]
+"""An optimizer, the attribute in which it keeps a setting, and the setting."""
+
+
+def _set_by(iteration: device_loop.Iteration, opt: Any) -> List[Setting]:
+    """Settings that are tensors of the iteration, such as a rate that the loop hands on; an update takes the last."""
+    settings: List[Setting] = []
+    for attribute, value in vars(opt).items():
+        if isinstance(value, stock.Optimizer):
+            settings += _set_by(iteration, value)
+        elif isinstance(value, tf.Tensor) and iteration.owns(value):
+            settings.append((opt, attribute, value))
+    return settings
+
+
+@contextlib.contextmanager
+def _set_to(settings: List[Setting]) -> Iterator[None]:
+    before = [(opt, attribute, getattr(opt, attribute)) for opt, attribute, _ in settings]
+    for opt, attribute, value in settings:
+        setattr(opt, attribute, value)
+    try:
+        yield
+    finally:
+        for opt, attribute, value in before:
+            setattr(opt, attribute, value)
 
 
 class GradientAccumulationOptimizer(GradientAccumulationOptimizerV2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, List
+from typing import Any, Iterator, List
 
 import numpy as np
 import pytest
@@ -266,3 +266,52 @@ def test_a_graph_of_the_host_writes_under_one_name(method: str) -> None:
     expected = {"assign": 3.0, "assign_add": 4.0, "assign_sub": -2.0}[method]
     values = [variable._other(number).numpy() for number in (1, 2)]
     assert [variable.numpy(), *values] == [expected] * 3
+
+
+@pytest.fixture
+def handed_on() -> Iterator[Any]:
+    """A graph in which two replicas train a weight, at the rate that its loop hands on: a run at a rate, the weight."""
+    from tensorflow.python import ipu
+
+    v1 = tf.compat.v1
+    configuration = ipu.config.IPUConfig()
+    configuration.auto_select_ipus = 2
+    configuration.configure_ipu_system()
+
+    def body(rate: Any) -> Any:
+        weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
+        inner = ipu.optimizers.MapGradientOptimizer(v1.train.MomentumOptimizer(rate, 0.5), lambda g, _: 3 * g)
+        opt = ipu.optimizers.CrossReplicaGradientAccumulationOptimizerV2(inner, 4)
+        with tf.control_dependencies([opt.minimize(weight * 2)]):
+            return tf.identity(rate)
+
+    with tf.Graph().as_default():
+        rate = v1.placeholder(tf.float32, [])
+        with ipu.scopes.ipu_scope("/device:IPU:0"):
+            trained = ipu.ipu_compiler.compile(lambda start: ipu.loops.repeat(8, body, [start]), [rate])
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            yield lambda value: session.run(trained, {rate: value}), lambda: session.run(v1.global_variables()[0])
+
+
+def test_an_update_takes_a_rate_that_the_loop_hands_on(handed_on: Any) -> None:
+    """Every run of the loop updates twice, with momentum, at the rate that it was given."""
+    run, weight = handed_on
+    expected, velocity = 1.0, 0.0
+    for rate in (2.0**-6, 2.0**-8):
+        run(rate)
+        for _ in range(2):
+            velocity = velocity / 2 + 4 * 3 * 2.0
+            expected -= rate * velocity
+
+    assert weight() == expected
+
+
+def test_the_host_holds_the_values_of_all_replicas(handed_on: Any) -> None:
+    """TensorFlow warns of each that is asked of a device that it does not have."""
+    run, _ = handed_on
+    run(0.5)
+    handles = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == "VarHandleOp"]
+
+    assert sum("replica_1" in op.name for op in handles) == 2
+    assert {op.device for op in handles} == {"/device:CPU:0"}
