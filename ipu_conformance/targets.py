@@ -167,7 +167,7 @@ class Target:
 
     def probe(self, framework: Framework) -> Availability:
         """Say, without importing the framework, whether this target can run its cases."""
-        raise NotImplementedError(f"target {self.name!r} does not say which frameworks it can run")
+        raise NotImplementedError("its class needs a method probe(framework) that returns an Availability")
 
     def activate(self, framework: Framework) -> None:
         """Make the vendor's API of ``framework`` importable and point it at this target, once per process."""
@@ -430,8 +430,7 @@ def choose(framework: Framework, wanted: str, targets: Mapping[str, Target]) -> 
     for name in candidates:
         target = targets[name]
         try:
-            availability = target.probe(framework)
-            count = target.ipus() if availability.usable else 0
+            availability, count = _answer(target, framework)
         except Exception as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise TargetError(f"Target {name!r} cannot say whether it runs {framework.name}: {reason}.") from error
@@ -440,3 +439,26 @@ def choose(framework: Framework, wanted: str, targets: Mapping[str, Target]) -> 
         if availability.reason not in refusals:
             refusals.append(availability.reason)
     return Choice(framework.name, None, None, 0, "; ".join(refusals))
+
+
+def _answer(target: Target, framework: Framework) -> Tuple[Availability, int]:
+    """Whether a target runs a framework, and on how many IPUs; plug-ins are not checked by anyone else."""
+    availability: Any = target.probe(framework)
+    if not isinstance(availability, Availability):
+        raise TargetError(f"its probe returned {availability!r}; let it return an Availability")
+    count: Any = target.ipus() if availability.usable else 0
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise TargetError(f"its ipus returned {count!r}; let it return a whole number")
+    return availability, count
+
+
+def identity(target: Target) -> Dict[str, str]:
+    """How a target's device names itself; what is no answer is refused in one sentence."""
+    try:
+        words: Any = target.identity()
+        if not isinstance(words, Mapping) or not all(isinstance(word, str) for row in words.items() for word in row):
+            raise TargetError(f"its identity returned {words!r}; let it return a dictionary of strings")
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise TargetError(f"Target {target.name!r} cannot say which device it is: {reason}.") from error
+    return dict(words)

@@ -1,6 +1,7 @@
 """Targets are found, asked and chosen without importing a framework."""
 
 import os
+import re
 import stat
 from importlib import metadata
 
@@ -183,3 +184,32 @@ def test_a_target_that_raises_when_it_is_asked_is_one_sentence():
 
     with pytest.raises(TargetError, match="Target 'raising' cannot say whether it runs present: no driver"):
         choose(PRESENT, "raising", {"raising": Raising()})
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "sentence"),
+    [
+        ("probe", True, "cannot say whether it runs present: its probe returned True; let it return an Availability."),
+        ("ipus", "8", "cannot say whether it runs present: its ipus returned '8'; let it return a whole number."),
+        ("ipus", -1, "cannot say whether it runs present: its ipus returned -1; let it return a whole number."),
+        ("identity", None, "cannot say which device it is: its identity returned None; let it return a dictionary of"),
+        ("identity", {"serial": 17}, "cannot say which device it is: its identity returned {'serial': 17}; let it"),
+    ],
+    ids=str,
+)
+def test_an_answer_of_another_kind_is_one_sentence(method, answer, sentence):
+    """What a plug-in returns is looked at where it is asked, not where the report is written."""
+    target = Willing()
+    setattr(target, method, lambda *_: answer)
+
+    def ask():
+        return choose(PRESENT, "willing", {"willing": target}), targets.identity(target)
+
+    with pytest.raises(TargetError, match=re.escape(f"Target 'willing' {sentence}")):
+        ask()
+
+
+def test_a_target_without_a_probe_says_what_to_write():
+    """The class is named by its target, the method by its name."""
+    with pytest.raises(TargetError, match=r"its class needs a method probe\(framework\) that returns an Availability"):
+        choose(PRESENT, "bare", {"bare": Target()})
