@@ -82,25 +82,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Watch(opened(noted), opened(hooks.devices_beside(noted))), WATCH)
     elif not config.getoption("tx", None) and guard.is_possible():
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
-    _record(config)
     if SELECTION in config.stash:
         _lease(config)
+    _record(config)
 
 
 def _lease(config: pytest.Config) -> None:
     """Let cases lease devices where a target names them; the emulator's cases do not get into each other's way."""
     selection = config.stash[SELECTION]
-    if set(selection.kinds) <= {"emulator"}:
+    chosen = {name: selection.choice(name) for name in selection.frameworks}
+    if {choice.target for choice in chosen.values() if choice} <= {"emulator", None}:
         return
     targets = discover()
-    chosen = {name: selection.choice(name) for name in selection.frameworks}
     leased = {name: targets[choice.target] for name, choice in chosen.items() if choice and choice.target}
     leased = {name: target for name, target in leased.items() if target.devices()}
     if leased:
         from ipu_conformance.workers.leasing import Leasing
 
         repeat = bool(config.getoption("ipu_report"))
-        config.pluginmanager.register(Leasing(config, leased, repeat=repeat), "ipu_conformance_leasing")
+        try:
+            leasing = Leasing(config, leased, repeat=repeat)
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
+        config.pluginmanager.register(leasing, "ipu_conformance_leasing")
 
 
 def _record(config: pytest.Config) -> None:

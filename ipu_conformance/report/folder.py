@@ -101,7 +101,7 @@ def verdict_of(record: Record) -> Verdict:
             interrupted=record.ended,
         )
     )
-    of_devices = repetitions.remarks(record.repeats) + repetitions.remarks_of_lost(record.results)
+    of_devices = repetitions.remarks(record.repeats, record.results) + repetitions.remarks_of_lost(record.results)
     return replace(verdict, remarks=(*verdict.remarks, *of_devices))
 
 

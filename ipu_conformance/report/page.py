@@ -119,7 +119,7 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeat
     for number, result in enumerate(failed, start=1):
         name = scripts.name_of(number, result)
         row = {**result.facts(), "details": result.details, "file": f"{name}.txt"}
-        row["repeated"] = sentence(repeats[result.case]) if result.case in repeats else ""
+        row["repeated"] = sentence(repeats[result.case], result.devices) if result.case in repeats else ""
         row["program"] = f"{name}.py" if scripts.has_program(result) else ""
         groups.setdefault(result.kind_of_failure, []).append({**row, "advisory": rows.why(result.case)})
     order = sorted(groups, key=lambda each: (-len(groups[each]), each))

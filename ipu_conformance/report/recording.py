@@ -23,11 +23,13 @@ from ipu_conformance.report import mandatory, sharding
 from ipu_conformance.report.environment import devices, environment
 from ipu_conformance.report.journal import FILE, Journal, JournalError
 from ipu_conformance.report.listening import FINISHED, LEFT_OUT, WHOLE, Listening, id_of_nodeid
+from ipu_conformance.report.repetitions import repeats_of
 from ipu_conformance.report.results import CRASH, ERROR, FAILED, PASSED, SKIPPED, Result
 from ipu_conformance.report.suite import suite_digest
 from ipu_conformance.report.verdict import Verdict
 from ipu_conformance.selection import Selection
 from ipu_conformance.tally import TALLY
+from ipu_conformance.workers.leases import JOINED
 
 MOST_DETAILS = 20_000
 """Characters of a failure's trace that are kept, the last ones."""
@@ -96,7 +98,7 @@ class Recorder:
         self._phases: Dict[str, List[Any]] = {}
         self._not_collected: List[str] = []
         self._process = os.getpid()
-        self._repeated: Set[str] = set()
+        self._causes: Dict[str, str] = {}
         try:
             self._go_on(resume)
         except ConformanceError:
@@ -115,6 +117,7 @@ class Recorder:
                 f"{self.place} was begun with another {word}: {_shown(begun.get(word))}, not {_shown(self.run[word])}; "
                 "choose another folder."
             )
+        self._causes = _causes(entries)
         self.earlier = [entry for entry in entries if entry["kind"] == "case"]
         self.finished = {entry["case"] for entry in self.earlier}
         self._promised: Set[str] = {case for entry in entries if entry["kind"] == "plan" for case in entry["cases"]}
@@ -151,24 +154,37 @@ class Recorder:
         case = self._planned.get(report.nodeid)
         if case is None:
             return
-        if report.when == "repeats":
-            self._write({"kind": "repeats", "at": _now(), "case": case, "devices": report.ipu_repeats})
-            return
         self._take_over()
+        if report.when == "repeats":
+            self._write_repeats(case, report.ipu_repeats)
+            return
+        if _is_lost(report) and self._causes.get(case, CRASH) != CRASH:
+            # The case had failed, and a device on which it was repeated took the process with it.
+            self._write_repeats(case, {JOINED.join(report.longrepr.lost.devices): [FAILED]})
+            return
         phases = self._phases.setdefault(report.nodeid, [])
         phases.append(report)
         if report.when in ("setup", "call") and not _is_lost(report):
             return
         del self._phases[report.nodeid]
-        if case not in self._repeated:
-            self._write(_result(case, phases).entry())
+        if case not in self._causes:
+            result = _result(case, phases)
+            self._causes[case] = result.cause
+            self._write(result.entry())
+
+    def _write_repeats(self, case: str, outcomes: Mapping[str, Sequence[str]]) -> None:
+        """Write what became of a case on some devices, unless it is said again by a process that goes on."""
+        known = repeats_of(self.journal.entries).get(case, {})
+        new = {group: each for group, each in outcomes.items() if group and group not in known}
+        if new:
+            self._write({"kind": "repeats", "at": _now(), "case": case, "devices": new})
 
     def _take_over(self) -> None:
         """Go on where a process of this run was lost: what it has written is reported again, and not written again."""
         if os.getpid() != self._process:
             self._process = os.getpid()
             self.journal.reload()
-            self._repeated = {entry["case"] for entry in self.journal.entries if entry["kind"] == "case"}
+            self._causes = _causes(self.journal.entries)
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         try:
@@ -300,6 +316,11 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         at=_now(),
         worker=_worker(phases[-1]),
     )
+
+
+def _causes(entries: Sequence[Mapping[str, Any]]) -> Dict[str, str]:
+    """Why each case failed that a journal has, by case; empty for one that did not."""
+    return {entry["case"]: entry.get("cause", "") for entry in entries if entry["kind"] == "case"}
 
 
 def _is_lost(report: Any) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ipu_conformance.report.results import CRASH, Result
+from ipu_conformance.report.results import CRASH, FAILED, PASSED, Result
 from ipu_conformance.workers.leases import JOINED
 
 Repeats = Mapping[str, Mapping[str, Sequence[str]]]
@@ -17,8 +18,8 @@ def repeats_of(entries: Sequence[Mapping[str, Any]]) -> Dict[str, Dict[str, List
     rows: Dict[str, Dict[str, List[str]]] = {}
     for entry in entries:
         if entry["kind"] == "repeats":
-            rows[entry["case"]] = {group: list(each) for group, each in sorted(entry["devices"].items())}
-    return dict(sorted(rows.items()))
+            rows.setdefault(entry["case"], {}).update({group: list(each) for group, each in entry["devices"].items()})
+    return {case: dict(sorted(rows[case].items())) for case in sorted(rows)}
 
 
 def by_device(repeats: Repeats) -> List[Dict[str, Any]]:
@@ -29,14 +30,14 @@ def by_device(repeats: Repeats) -> List[Dict[str, Any]]:
             for device in group.split(JOINED):
                 row = counts.setdefault(device, [0, 0])
                 row[0] += _failed(each)
-                row[1] += len(each)
+                row[1] += _executed(each)
     return [{"device": device, "failed": failed, "of": of} for device, (failed, of) in sorted(counts.items())]
 
 
 def suspects(repeats: Repeats) -> List[str]:
     """The fewest devices that explain all failures: each time the one that takes part in most of those left."""
     left = [(group, _failed(each)) for rows in repeats.values() for group, each in rows.items() if _failed(each)]
-    shares = {row["device"]: row["failed"] / row["of"] for row in by_device(repeats)}
+    shares = {row["device"]: row["failed"] / max(1, row["of"]) for row in by_device(repeats)}
     named: List[str] = []
     while left:
         counts: Dict[str, int] = {}
@@ -48,28 +49,41 @@ def suspects(repeats: Repeats) -> List[str]:
     return sorted(named)
 
 
-def sentence(outcomes: Mapping[str, Sequence[str]]) -> str:
-    """What the repetitions of a case tell, in words."""
+def sentence(outcomes: Mapping[str, Sequence[str]], first: Sequence[str] = ()) -> str:
+    """What the repetitions of a case tell, in words; ``first`` are the devices on which it failed before them."""
+    outcomes = {group: each for group, each in outcomes.items() if _executed(each)}
     failing = [group for group, each in outcomes.items() if _failed(each)]
+    often = ", ".join(f"{group} ({_failed(outcomes[group])} of {_executed(outcomes[group])})" for group in failing)
+    if not outcomes:
+        return "no device was free to repeat it"
+    if len(outcomes) == 1:
+        (group,) = outcomes
+        return f"repeated on {often or group} alone{'' if often else ' it passed'}: no other device to compare with"
     if not failing:
-        return "repeated on each device it passed everywhere"
+        before = f"it failed on {JOINED.join(first)}, and " if first else ""
+        return f"{before}repeated on each device it passed everywhere"
     if len(failing) == len(outcomes):
         return "repeated on each device it failed on all of them"
-    often = ", ".join(f"{group} ({_failed(outcomes[group])} of {len(outcomes[group])})" for group in failing)
     return f"repeated on each device it failed on {often} only"
 
 
-def remarks(repeats: Repeats) -> List[str]:
-    """A sentence for each device that explains failures which others do not have, and for a case that fails on all."""
-    shared = {case: each for case, each in repeats.items() if not all(map(_failed, each.values()))}
+def remarks(repeats: Repeats, results: Mapping[str, Result] = MappingProxyType({})) -> List[str]:
+    """A sentence for each device that explains failures which others do not have, and for a case that blames none."""
+    shared = {case: each for case, each in repeats.items() if _tells_devices_apart(each)}
     rows = {row["device"]: row for row in by_device(shared)}
     counts = {device: f"{row['failed']} of {row['of']}" for device, row in rows.items()}
     sentences = [
         f"Device {device} failed {counts[device]} repetitions of cases that pass on others."
         for device in suspects(shared)
     ]
-    everywhere = [case for case in repeats if case not in shared]
-    return sentences + [f"{case}: {sentence(repeats[case])}." for case in everywhere]
+    others = [case for case in repeats if case not in shared]
+    return sentences + [
+        f"{case}: {sentence(repeats[case], results[case].devices if case in results else ())}." for case in others
+    ]
+
+
+def _tells_devices_apart(outcomes: Mapping[str, Sequence[str]]) -> bool:
+    return len({bool(_failed(each)) for each in outcomes.values() if _executed(each)}) > 1
 
 
 def remarks_of_lost(results: Mapping[str, Result]) -> List[str]:
@@ -83,4 +97,8 @@ def remarks_of_lost(results: Mapping[str, Result]) -> List[str]:
 
 
 def _failed(outcomes: Sequence[str]) -> int:
-    return sum(outcome == "failed" for outcome in outcomes)
+    return sum(outcome == FAILED for outcome in outcomes)
+
+
+def _executed(outcomes: Sequence[str]) -> int:
+    return sum(outcome in (PASSED, FAILED) for outcome in outcomes)

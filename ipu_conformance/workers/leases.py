@@ -1,7 +1,8 @@
 """Leases of devices across workers and processes: a device has one holder at a time.
 
-A lease is a lock on the device's file, so the lease of a holder that crashes is free at once. Who waits for several
-devices keeps the gate: others queue behind it, and a case that needs all devices gets its turn.
+A lease is a lock on the device's file, so the lease of a holder that crashes is free at once, whatever children it has
+left. Who waits for several devices keeps the gate: others queue behind it, and a case that needs all devices gets its
+turn. All users of a machine share the folder of locks.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 from ipu_conformance.errors import ConformanceError
 
@@ -22,10 +24,26 @@ POLLED = 0.02
 JOINED = "+"
 """Between the devices of a case that needs several: d2+d3+d4."""
 _GATE = "gate"
+_NAME = re.compile(r"[\w.:-]+")
+_SHARED_FOLDER, _SHARED_FILE = 0o1777, 0o666
+"""Everybody may lease; only its owner may remove a file that stands for a device."""
 
 
 class LeaseError(ConformanceError):
-    """Devices were not free in time, or there are not so many."""
+    """Devices were not free in time, there are not so many, or their locks cannot be used."""
+
+
+_held_here: Set[int] = set()
+"""The descriptors of this process's locks; a child that is forked closes them, or it would keep the locks."""
+
+
+def _close_in_child() -> None:
+    for descriptor in _held_here:
+        os.close(descriptor)
+    _held_here.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def folder_of(target: str) -> Path:
@@ -39,6 +57,17 @@ class Leases:
     def __init__(self, target: str, devices: Sequence[str]) -> None:
         self.target, self.devices = target, tuple(devices)
         self._folder = folder_of(target)
+        for device in self.devices:
+            if not _NAME.fullmatch(device):
+                raise LeaseError(
+                    f"{target} names a device {device!r}; a name is made of letters, digits, '_', '.', ':' and '-'."
+                )
+        if len(set(self.devices)) < len(self.devices):
+            raise LeaseError(f"{target} names a device twice: {', '.join(self.devices)}.")
+
+    def require(self) -> None:
+        """Refuse a folder of locks that cannot be used, before a case needs it."""
+        _unlock(self._open(_GATE))
 
     @contextlib.contextmanager
     def of(self, wanted: Sequence[str], count: int, time_limit: float, holder: str) -> Iterator[Tuple[str, ...]]:
@@ -50,12 +79,11 @@ class Leases:
             yield tuple(held)
         finally:
             for descriptor in held.values():
-                os.close(descriptor)
+                _unlock(descriptor)
 
     def _take(
         self, wanted: Sequence[str], count: int, deadline: float, time_limit: float, holder: str
     ) -> Dict[str, int]:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o777)
         gate = self._open(_GATE)
         try:
             while not _locked(gate):
@@ -65,10 +93,10 @@ class Leases:
                 if len(held) == count:
                     break
                 for descriptor in held.values():
-                    os.close(descriptor)
+                    _unlock(descriptor)
                 self._wait(deadline, wanted, count, time_limit)
         finally:
-            os.close(gate)
+            _unlock(gate)
         for descriptor in held.values():
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()}, {holder}".encode())
@@ -84,7 +112,7 @@ class Leases:
             if _locked(descriptor):
                 held[device] = descriptor
             else:
-                os.close(descriptor)
+                _unlock(descriptor)
         return held
 
     def _wait(self, deadline: float, wanted: Sequence[str], count: int, time_limit: float) -> None:
@@ -103,12 +131,54 @@ class Leases:
             if not _locked(descriptor):
                 said = os.pread(descriptor, 400, 0).decode("utf-8", "replace")
                 sentences.append(f"{device} is held by {said or 'a process that says nothing'}")
-            os.close(descriptor)
+            _unlock(descriptor)
         return sentences
 
     def _open(self, name: str) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-        return os.open(self._folder / f"{name}.lock", flags, 0o666)
+        """The file of a device; the gate's has another ending, so that a device may have any name."""
+        path = self._folder / (name if name == _GATE else f"{name}.lock")
+        try:
+            _make(self._folder)
+            descriptor = _opened(path)
+        except OSError as error:
+            raise LeaseError(
+                f"The leases of {self.target} cannot be kept in {self._folder}: {error.strerror}; make it writable for "
+                f"all who use the devices, or name another folder in {FOLDER_VARIABLE}, the same for all."
+            ) from error
+        _held_here.add(descriptor)
+        return descriptor
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, and the one above it, that all users can lease in."""
+    for each in (folder.parent, folder):
+        if not each.is_dir():
+            each.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # another user has made it meanwhile
+                each.chmod(_SHARED_FOLDER)
+
+
+def _opened(path: Path) -> int:
+    """Open a file that is there, perhaps another user's, or make it: Linux does not do both at once in such a folder."""
+    flags = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        pass
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        return os.open(path, flags)
+    os.fchmod(descriptor, _SHARED_FILE)
+    return descriptor
+
+
+def _unlock(descriptor: int) -> None:
+    """Let go of a file; in a child that was forked meanwhile there is nothing to let go of."""
+    if descriptor in _held_here:
+        _held_here.remove(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
 
 def _locked(descriptor: int) -> bool:

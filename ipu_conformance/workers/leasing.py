@@ -1,14 +1,15 @@
 """Cases lease the devices that they need; a failed one is repeated on each device: is it the device or the case?
 
 A plug-in of its own, registered where a target names its devices (``Target.devices``). Where the target can be pinned
-to a device (``Target.pins``) and a report is written, a failed case runs again on each device in turn.
+to a device (``Target.pins``) and a report is written, a failed case runs again on each device in turn. Nothing of an
+earlier run is left then: fixtures of the session keep what a device has computed, and are made again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import Any, Dict, Generator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Generator, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -19,9 +20,11 @@ from ipu_conformance.workers.leases import JOINED, LeaseError, Leases
 from ipu_conformance.workers.watch import WATCH
 
 TIME_LIMIT = 600.0
-"""Seconds that a case waits for its devices."""
+"""Seconds that a case waits for its devices; they are no part of the case's own limit."""
 REPEATS = 2
 """How often a failed case is repeated on each device: a flaky one may pass once."""
+PASSED, FAILED, NOT_EXECUTED = "passed", "failed", "not executed"
+"""What becomes of a repetition; one whose device is not free in time tells nothing of the device."""
 REPEAT_LIMIT = 60.0
 """Seconds that a repetition may take; a device on which it hangs has failed it."""
 
@@ -33,9 +36,13 @@ class Leasing:
         self.config = config
         self.targets = targets
         self.leases = {name: Leases(target.name, target.devices()) for name, target in targets.items()}
+        for leases in self.leases.values():
+            leases.require()
         self.repeat = repeat
         self._held = contextlib.ExitStack()
+        self._item: Optional[pytest.Item] = None
         self._failed = False
+        self._executed = False
         self._repeating: Sequence[str] = ()
 
     def _target(self, item: pytest.Item) -> Optional[Tuple[Target, Leases]]:
@@ -57,9 +64,11 @@ class Leasing:
             return  # it is skipped, for this reason
         wanted = self._repeating or leases.devices
         try:
-            held = self._held.enter_context(leases.of(wanted, count, TIME_LIMIT, item.nodeid))
+            with _stopped_clock(item, repeating=bool(self._repeating)):
+                held = self._held.enter_context(leases.of(wanted, count, TIME_LIMIT, item.nodeid))
         except LeaseError as error:
             pytest.fail(str(error), pytrace=False)
+        self._executed = True
         target.pin(held)
         self._note(held)
         notes.tell("devices", list(held))
@@ -87,37 +96,54 @@ class Leasing:
         return report
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: Optional[pytest.Item]) -> Generator[None, Any, Any]:
-        """Repeat a failed case on each device, if the target can be pinned to it and somebody wants to know."""
-        self._failed = False
-        answer = yield
-        found = self._target(item)
-        if self._failed and self.repeat and found is not None and found[0].pins:
-            phase: Any = "repeats"
-            report = pytest.TestReport(item.nodeid, item.location, {}, "passed", None, phase)
-            report.ipu_repeats = self._repeated(item, nextitem, found[1].devices)  # type: ignore[attr-defined]
-            item.ihook.pytest_runtest_logreport(report=report)
-        return answer
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Know the case under way."""
+        self._item, self._failed, self._executed = item, False, False
+        try:
+            return (yield)
+        finally:
+            self._item = None
 
-    def _repeated(
-        self, item: pytest.Item, nextitem: Optional[pytest.Item], devices: Sequence[str]
-    ) -> Dict[str, List[str]]:
-        """What became of the case on each device, with the next ones if it needs several, time after time."""
-        outcomes: Dict[str, List[str]] = {}
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logfinish(self) -> None:
+        """Repeat a failed case on each device, if the target can be pinned to it and somebody wants to know.
+
+        The case has not ended before: who outlives this process looks here for what was lost.
+        """
+        item = self._item
+        found = self._target(item) if item is not None and self._failed and self._executed and self.repeat else None
+        if item is not None and found is not None and found[0].pins:
+            self._repeat(item, found[1].devices)
+
+    def _repeat(self, item: pytest.Item, devices: Sequence[str]) -> None:
+        """Report what becomes of a case on each device, with the next ones if it needs several, as soon as it is known.
+
+        A device may take the process with it: what the others did is written by then.
+        """
         count = _needed(item)
-        for number in range(len(devices)):
+        ended = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(None), "teardown")
+        if ended.excinfo is not None:
+            item.warn(pytest.PytestWarning(f"a fixture failed at its end: {ended.excinfo.exconly()}"))
+        for number in range(len(devices) if count < len(devices) else 1):
             self._repeating = [devices[(number + after) % len(devices)] for after in range(count)]
             try:
-                outcomes[JOINED.join(self._repeating)] = [self._once(item, nextitem) for _ in range(REPEATS)]
+                outcomes = [self._once(item) for _ in range(REPEATS)]
             finally:
-                self._repeating = ()
-        return outcomes
+                group, self._repeating = JOINED.join(self._repeating), ()
+            phase: Any = "repeats"
+            report = pytest.TestReport(item.nodeid, item.location, {}, "passed", None, phase)
+            report.ipu_repeats = {group: outcomes}  # type: ignore[attr-defined]
+            item.ihook.pytest_runtest_logreport(report=report)
 
-    def _once(self, item: pytest.Item, nextitem: Optional[pytest.Item]) -> str:
+    def _once(self, item: pytest.Item) -> str:
+        """What becomes of a case that finds nothing of an earlier run."""
+        self._executed = False
         item._initrequest()  # type: ignore[attr-defined]
         with _limited(item):
-            reports = runtestprotocol(item, log=False, nextitem=nextitem)
-        return "failed" if any(report.failed for report in reports) else "passed"
+            reports: List[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
+        if not self._executed or any(report.skipped for report in reports):
+            return NOT_EXECUTED
+        return FAILED if any(report.failed for report in reports) else PASSED
 
 
 def _needed(item: pytest.Item) -> int:
@@ -126,14 +152,39 @@ def _needed(item: pytest.Item) -> int:
     return 1 if marker is None else int(marker.args[0])
 
 
+def _settings(item: pytest.Item, *, repeating: bool) -> Optional[Any]:
+    """What pytest-timeout is to do about a case, or about a repetition of it; None for nothing."""
+    if not item.config.pluginmanager.has_plugin("timeout"):
+        return None
+    settings = importlib.import_module("pytest_timeout")._get_item_settings(item)
+    if repeating:
+        return settings._replace(timeout=min(settings.timeout or REPEAT_LIMIT, REPEAT_LIMIT))
+    return settings if settings.timeout and not settings.func_only else None
+
+
 @contextlib.contextmanager
 def _limited(item: pytest.Item) -> Generator[None, None, None]:
     """The time limit of a repetition, in the place of the case's own."""
-    hooks = item.config.pluginmanager.hook
-    settings = importlib.import_module("pytest_timeout")._get_item_settings(item)
-    limit = min(settings.timeout or REPEAT_LIMIT, REPEAT_LIMIT)
-    hooks.pytest_timeout_set_timer(item=item, settings=settings._replace(timeout=limit))
+    hooks, settings = item.config.pluginmanager.hook, _settings(item, repeating=True)
+    if settings is None:
+        yield
+        return
+    hooks.pytest_timeout_set_timer(item=item, settings=settings)
     try:
         yield
     finally:
         hooks.pytest_timeout_cancel_timer(item=item)
+
+
+@contextlib.contextmanager
+def _stopped_clock(item: pytest.Item, *, repeating: bool) -> Generator[None, None, None]:
+    """Inside of the block a case waits for others; its time limit begins behind it."""
+    hooks, settings = item.config.pluginmanager.hook, _settings(item, repeating=repeating)
+    if settings is None:
+        yield
+        return
+    hooks.pytest_timeout_cancel_timer(item=item)
+    try:
+        yield
+    finally:
+        hooks.pytest_timeout_set_timer(item=item, settings=settings)

@@ -1,6 +1,7 @@
 """Devices have one holder at a time across processes; a failed case is repeated on each of eight devices."""
 
 import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -42,11 +43,15 @@ def test_more_devices_than_there_are_are_refused():
 
 
 def test_the_lease_of_a_crashed_holder_is_free():
-    """The system drops its locks."""
+    """The system drops its locks, and a child that it has forked and that lives on has none."""
     program = (
         "import os, time; from ipu_conformance.workers.leases import Leases\n"
         f"lease = Leases('acme', {DEVICES!r}).of({DEVICES!r}, 5, 1.0, 'a case')\n"
-        "lease.__enter__(); print('held', flush=True); time.sleep(60)"
+        "lease.__enter__()\n"
+        "reading, writing = os.pipe()\n"
+        "if not os.fork():\n"
+        "    os.close(1); os.write(writing, b'.'); time.sleep(2); os._exit(0)\n"
+        "os.read(reading, 1); print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
@@ -59,6 +64,54 @@ def test_the_lease_of_a_crashed_holder_is_free():
 
     with pool.of(DEVICES, 5, 1.0, "case") as held:
         assert held == DEVICES
+
+
+def test_a_child_that_outlives_a_case_keeps_no_lease():
+    """What the case gave back is free."""
+    pool = Leases("acme", DEVICES)
+    with pool.of(DEVICES, 5, 1.0, "case"):
+        child = subprocess.Popen(["sleep", "2"], close_fds=False)
+        forked = os.fork()
+        if not forked:
+            time.sleep(2)
+            os._exit(0)
+    try:
+        with pool.of(DEVICES, 5, 0.05, "another"):
+            pass
+    finally:
+        child.kill()
+        child.wait()
+        os.kill(forked, 9)
+        os.waitpid(forked, 0)
+
+
+def test_all_users_of_a_machine_share_the_locks(tmp_path):
+    """Whatever the umask of the first of them; and nobody removes what another has made."""
+    before = os.umask(0o077)
+    try:
+        Leases("acme", DEVICES).of(DEVICES, 2, 1.0, "case").__enter__()
+    finally:
+        os.umask(before)
+
+    folder = tmp_path / "leases" / "acme"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder, folder.parent)] == [0o1777] * 2
+    assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o666}
+    assert {each.name for each in folder.iterdir()} == {"gate", "d0.lock", "d1.lock"}
+
+
+def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path):
+    """It says which, why and what to do."""
+    (tmp_path / "leases").write_text("a file")
+
+    with pytest.raises(LeaseError, match=r"acme cannot be kept in \S+/leases/acme: .*; make it writable"):
+        Leases("acme", DEVICES).require()
+
+
+@pytest.mark.parametrize("names", [("/dev/ipu0",), ("a+b",), ("a b",), ("",), ("d0", "d1", "d0")])
+def test_names_that_cannot_be_told_apart_are_refused(names):
+    """They become files, and reports join them with +."""
+    with pytest.raises(LeaseError, match="acme names a device"):
+        Leases("acme", names)
 
 
 def test_who_needs_all_devices_gets_a_turn():
@@ -97,6 +150,7 @@ TARGET = """
 
 
     class Eight(Target):
+        kind = "emulator"  # what a vendor's model is like; it has devices all the same
         pins = True
 
         def probe(self, framework):
@@ -131,6 +185,13 @@ TARGET = """
         if "d5" in PINNED:
             hang()
         return 41 if "d3" in PINNED and RUNS["d3"] % 2 else 42
+
+
+    def die():
+        '''What a program gives that d0 computes wrongly and that d2 never ends.'''
+        if "d2" in PINNED:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return 41 if "d0" in PINNED else 42
 """
 CASES = """
     import eight
@@ -141,9 +202,13 @@ CASES = """
     def test_on_one():
         assert eight.compute() == 42
 
+    @pytest.fixture(scope="session")
+    def kept():
+        return {}
+
     @pytest.mark.ipus(4)
-    def test_on_four():
-        assert eight.compute() == 42, "four devices give something else"
+    def test_on_four(kept):
+        assert kept.setdefault("value", eight.compute()) == 42, "four devices give something else"
 
     def test_wrong_everywhere():
         assert eight.compute() == 43, "no device gives 43"
@@ -163,7 +228,10 @@ def installed(tmp_path_factory):
 
 
 def test_the_report_names_the_flaky_and_the_hanging_device(pytester, installed, monkeypatch):  # noqa: F811
-    """Failed cases are repeated twice on each device, with workers; one that fails everywhere is told from them."""
+    """Failed cases are repeated twice on each device, with workers; one that fails everywhere is told from them.
+
+    What a fixture of the session keeps is computed again.
+    """
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
     pytester.makepyfile(test_devices=textwrap.dedent(CASES))
     options = ["-m", "ipu", "--ipu-target", "eight", "--ipu-report", "out", "-n", "1", "-p", "no:cacheprovider"]
@@ -185,6 +253,9 @@ NATIVE = """
     import pytest
 
     pytestmark = [pytest.mark.ipu, pytest.mark.poptorch]
+
+    def test_first():
+        assert eight.die() == 42, "a device gives something else"
 
     @pytest.mark.ipus(3)
     def test_on_three():
@@ -220,11 +291,45 @@ def test_a_device_that_hangs_in_native_code_is_named(pytester, installed, monkey
     remarks = report["verdict"]["remarks"]
     assert "Device d5 was in use by 2 of 2 cases that crashed or hung in native code." in remarks
     assert "Device d6 was in use by 1 of 2 cases that crashed or hung in native code." in remarks
+    assert sentences["test_first"].startswith("a device gives something else")
+    assert report["devices"] == [
+        {"device": "d0", "failed": 2, "of": 2},
+        {"device": "d1", "failed": 0, "of": 2},
+        {"device": "d2", "failed": 1, "of": 1},
+    ]
+    assert "Device d2 failed 1 of 1 repetitions of cases that pass on others." in remarks
     assert verification.complaints(pytester.path / "out") == []
 
 
+def test_waiting_for_devices_takes_no_time_of_the_case(pytester, installed, monkeypatch):  # noqa: F811
+    """A case with a shorter limit than its wait passes."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
+    case = """
+        import pytest
+
+        @pytest.mark.ipu
+        @pytest.mark.poptorch
+        @pytest.mark.timeout(0.5)
+        def test_late():
+            pass
+    """
+    path = pytester.makepyfile(test_late=textwrap.dedent(case))
+    devices = [f"d{number}" for number in range(8)]
+    lease = Leases("eight", devices).of(devices, 8, 1.0, "another run")
+    lease.__enter__()
+    command = [sys.executable, "-m", "pytest", "-m", "ipu", "--ipu-target", "eight", "-p", "no:cacheprovider", path]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while leases._locked(gate := os.open(leases.folder_of("eight") / "gate", os.O_RDWR)):
+        os.close(gate)
+        time.sleep(0.02)
+    time.sleep(1.0)
+    lease.__exit__(None, None, None)
+
+    assert "1 passed" in run.communicate()[0]
+
+
 def test_what_repetitions_tell_is_words():
-    """Everywhere, nowhere, or on some devices."""
+    """Everywhere, nowhere, or on some devices; and not more than they tell."""
     good, bad = ["passed", "passed"], ["failed", "passed"]
 
     assert repetitions.sentence({"d0": good, "d1": good}) == "repeated on each device it passed everywhere"
@@ -232,6 +337,21 @@ def test_what_repetitions_tell_is_words():
     assert repetitions.sentence({"d0": good, "d1": bad, "d2": good}) == (
         "repeated on each device it failed on d1 (1 of 2) only"
     )
+    assert repetitions.sentence({"d0": good, "d1": good}, ("d1",)) == (
+        "it failed on d1, and repeated on each device it passed everywhere"
+    )
+    assert repetitions.sentence({"d0": good, "d1": bad, "d2": ["not executed", "not executed"]}) == (
+        "repeated on each device it failed on d1 (1 of 2) only"
+    )
+    assert repetitions.sentence({"d0": ["not executed"]}) == "no device was free to repeat it"
+    assert repetitions.sentence({"d0+d1+d2": bad}) == (
+        "repeated on d0+d1+d2 (1 of 2) alone: no other device to compare with"
+    )
+    assert repetitions.remarks({"a": {"d0": good, "d1": good}, "b": {"d0+d1": bad}, "c": {"d0": bad, "d1": bad}}) == [
+        "a: repeated on each device it passed everywhere.",
+        "b: repeated on d0+d1 (1 of 2) alone: no other device to compare with.",
+        "c: repeated on each device it failed on all of them.",
+    ]
     assert repetitions.by_device({"a": {"d0": bad, "d1": good}, "b": {"d0": good, "d1": good}}) == [
         {"device": "d0", "failed": 1, "of": 4},
         {"device": "d1", "failed": 0, "of": 4},
