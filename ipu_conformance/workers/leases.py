@@ -159,7 +159,7 @@ def _make(folder: Path) -> None:
 
 
 def _opened(path: Path) -> int:
-    """Open a file that is there, perhaps another user's, or make it: Linux does not do both at once in such a folder."""
+    """Open a file that is there, perhaps another user's, or make it: Linux may refuse to do both at once."""
     flags = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
     try:
         return os.open(path, flags)
