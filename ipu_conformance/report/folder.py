@@ -132,11 +132,21 @@ def report_of(record: Record, verdict: Verdict) -> Dict[str, Any]:
         "whole": dict(record.whole),
         "counts": {outcome: sum(result.outcome == outcome for result in results) for outcome in OUTCOMES},
         "areas": areas(results),
-        "cases": [result.facts() for result in results],
+        "cases": [_row(result, record.repeats) for result in results],
         "devices": repetitions.by_device(record.repeats),
         "curves": [{"case": result.case, **curve} for result in results for curve in result.curves],
         "times": dict(record.times),
     }
+
+
+def _row(result: Result, repeats: Repeats) -> Dict[str, Any]:
+    """A case in report.json: where it failed, and on which devices it fails again."""
+    row = result.facts()
+    if result.outcome == FAILED and result.devices:
+        row["devices"] = list(result.devices)
+    if result.case in repeats:
+        row["repeated"] = repetitions.told(result, repeats)
+    return row
 
 
 def areas(results: Sequence[Result]) -> List[Dict[str, Any]]:

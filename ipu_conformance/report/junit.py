@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Dict
 from xml.etree import ElementTree
 
+from ipu_conformance.report import repetitions
 from ipu_conformance.report.results import CHECK, FAILED, SKIPPED
 from ipu_conformance.report.verdict import Verdict
 
@@ -44,7 +45,8 @@ def text(record: Record, verdict: Verdict) -> str:
         elif result.outcome == FAILED:
             word = "failure" if result.cause == CHECK else "error"
             said = ElementTree.SubElement(case, word, message=_clean(result.sentence), type=result.cause)
-            said.text = _clean(f"{result.sentence}\nreproduce: {result.command}\n\n{result.details}")
+            lines = (result.sentence, repetitions.told(result, record.repeats), f"reproduce: {result.command}")
+            said.text = _clean("\n".join(filter(None, lines)) + f"\n\n{result.details}")
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
@@ -71,6 +73,8 @@ def facts(record: Record, verdict: Verdict) -> Dict[str, str]:
             rows[f"{name}.sdk"] = row["sdk"]
         for word, value in row["identity"].items():
             rows[f"{name}.device.{word}"] = value
+    for row in repetitions.by_device(record.repeats):
+        rows[f"repetitions.{row['device']}"] = f"{row['failed']} of {row['of']} failed"
     return {name: str(value) for name, value in rows.items() if value}
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import jinja2
 
 from ipu_conformance.report import mandatory, scripts
-from ipu_conformance.report.repetitions import Repeats, sentence
+from ipu_conformance.report.repetitions import Repeats, told
 from ipu_conformance.report.results import FAILED, OUTCOMES, PASSED, SKIPPED, Result
 from ipu_conformance.report.timelines import KINDS, drawn
 from ipu_conformance.report.verdict import INCOMPLETE, NOT_QUALIFIED, QUALIFIED, Verdict
@@ -119,7 +119,7 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeat
     for number, result in enumerate(failed, start=1):
         name = scripts.name_of(number, result)
         row = {**result.facts(), "details": result.details, "file": f"{name}.txt"}
-        row["repeated"] = sentence(repeats[result.case], result.devices) if result.case in repeats else ""
+        row["repeated"] = told(result, repeats)
         row["program"] = f"{name}.py" if scripts.has_program(result) else ""
         groups.setdefault(result.kind_of_failure, []).append({**row, "advisory": rows.why(result.case)})
     order = sorted(groups, key=lambda each: (-len(groups[each]), each))
@@ -172,7 +172,7 @@ def histograms(results: Sequence[Result]) -> List[Dict[str, Any]]:
                     {
                         "height": HEIGHT * counts[number] / most,
                         "over": number == BINS,
-                        "title": f"{_bin(number)}: {counts[number]} cases",
+                        "title": f"{_bin(number)}: {counts[number]} case{'' if counts[number] == 1 else 's'}",
                     }
                     for number in range(BINS + 1)
                 ],
@@ -204,11 +204,11 @@ def _curve(each: Mapping[str, Any]) -> Dict[str, Any]:
     least, most = min(numbers), max(numbers)
     span, last = (most - least) or 1.0, max(1, len(each["mean"]) - 1)
 
-    def at(epoch: int, value: float) -> Tuple[float, float]:
-        return round(50 + 300 * epoch / last, 1), round(155 - 145 * (value - least) / span, 1)
+    def at(place: int, value: float) -> Tuple[float, float]:
+        return round(50 + 300 * place / last, 1), round(155 - 145 * (value - least) / span, 1)
 
     def line(values: Sequence[float]) -> List[Tuple[float, float]]:
-        return [at(epoch, value) for epoch, value in enumerate(values)]
+        return [at(place, value) for place, value in enumerate(values)]
 
     points = line(each["values"])
     return {
@@ -219,12 +219,12 @@ def _curve(each: Mapping[str, Any]) -> Dict[str, Any]:
         "mean": _points(line(each["mean"])),
         "line": _points(points),
         "points": [
-            (x, y, f"epoch {epoch}: {value:.6g}")
-            for epoch, ((x, y), value) in enumerate(zip(points, each["values"]), start=1)
+            (x, y, f"point {number}: {value:.6g}")
+            for number, ((x, y), value) in enumerate(zip(points, each["values"]), start=1)
         ],
         "top": f"{most:.4g}",
         "bottom": f"{least:.4g}",
-        "epochs": f"{len(each['mean'])} epoch{'' if len(each['mean']) == 1 else 's'}",
+        "width": f"{len(each['mean'])} point{'' if len(each['mean']) == 1 else 's'}",
     }
 
 

@@ -67,6 +67,11 @@ def sentence(outcomes: Mapping[str, Sequence[str]], first: Sequence[str] = ()) -
     return f"repeated on each device it failed on {often} only"
 
 
+def told(result: Result, repeats: Repeats) -> str:
+    """What the repetitions of a failed case tell; empty if it was not repeated."""
+    return sentence(repeats[result.case], result.devices) if result.case in repeats else ""
+
+
 def remarks(repeats: Repeats, results: Mapping[str, Result] = MappingProxyType({})) -> List[str]:
     """A sentence for each device that explains failures which others do not have, and for a case that blames none."""
     shared = {case: each for case, each in repeats.items() if _tells_devices_apart(each)}
@@ -77,9 +82,8 @@ def remarks(repeats: Repeats, results: Mapping[str, Result] = MappingProxyType({
         for device in suspects(shared)
     ]
     others = [case for case in repeats if case not in shared]
-    return sentences + [
-        f"{case}: {sentence(repeats[case], results[case].devices if case in results else ())}." for case in others
-    ]
+    first = {case: result.devices for case, result in results.items()}
+    return sentences + [f"{case}: {sentence(repeats[case], first.get(case, ()))}." for case in others]
 
 
 def _tells_devices_apart(outcomes: Mapping[str, Sequence[str]]) -> bool:

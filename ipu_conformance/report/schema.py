@@ -88,6 +88,8 @@ REPORT: Mapping[str, Any] = {
             "cause": Maybe(Words(*CAUSES)),
             "place": Maybe(str),
             "command": Maybe(str),
+            "devices": Maybe(Each(str)),
+            "repeated": Maybe(str),
             "margin": Maybe({"used": NUMBER, "what": str, "checks": int}),
         }
     ),

@@ -245,6 +245,12 @@ def test_the_report_names_the_flaky_and_the_hanging_device(pytester, installed, 
     assert any(each.startswith("Device d3 failed 6 of 8 repetitions of cases that pass on others.") for each in remarks)
     assert any(each.startswith("Device d5 failed 8 of 8 repetitions of cases that pass on others.") for each in remarks)
     assert any("test_wrong_everywhere: repeated on each device it failed on all of them." in each for each in remarks)
+    (row,) = [each for each in report["cases"] if each["case"].endswith("test_on_four")]
+    assert row["devices"] == ["d0", "d1", "d2", "d3"]
+    assert row["repeated"].startswith("repeated on each device it failed on d0+d1+d2+d3 (1 of 2), ")
+    junit = (pytester.path / "out" / "junit.xml").read_text()
+    assert '<property name="repetitions.d5" value="10 of 10 failed"' in junit
+    assert row["repeated"] in junit
     assert verification.complaints(pytester.path / "out") == []
 
 

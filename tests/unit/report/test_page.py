@@ -128,16 +128,20 @@ def test_margins_are_distributions(read, text):
     assert [column["height"] for column in figures["paddle"]["columns"]] == [0, 0, 100, *[0] * 8]
     assert [column["height"] for column in figures["poptorch"]["columns"]] == [*[0] * 10, 100]
     assert "350%" in read.sections["margins"]
+    assert "20 to 30 %: 1 case<" in text
+    assert "10 to 20 %: 0 cases<" in text
+    assert "An op that rounds once is allowed just one rounding" in read.sections["margins"]
     assert "the &lt;loss&gt;" in text
 
 
 def test_a_curve_is_drawn_in_its_band(read, text):
-    """The band goes from the least to the most allowed value of each epoch and back."""
+    """The band goes from the least to the most allowed value of each point and back."""
     (band,) = re.findall(r'class="band" points="([^"]*)"', text)
 
     assert len(band.split()) == 6
     assert "outside: accuracy" in read.sections["curves"]
-    assert "3 epochs" in read.sections["curves"]
+    assert "3 points" in read.sections["curves"]
+    assert "point 3: 0.95" in text
 
 
 def test_a_timeline_has_a_row_an_ipu_and_its_memory(read, folder):
@@ -194,6 +198,40 @@ def test_no_two_cases_share_a_file():
 def test_every_case_is_listed_with_its_outcome(read):
     """For those who search and for those who print."""
     assert [case for case in CASES if case not in read.sections["cases"]] == []
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 variables that matter"), (1, "1 variable that matters"), (3, "3 variables that matter")]
+)
+def test_what_is_counted_is_english(tmp_path, count, words):
+    """One variable matters, several matter."""
+    variables = {f"IPU_{number}": "1" for number in range(count)}
+    lines = journals.write(tmp_path, entries(RESULTS, environment={**journals.ENVIRONMENT, "variables": variables}))
+    report_folder.write(tmp_path, lines)
+    shown = (tmp_path / "index.html").read_text(encoding="utf-8")
+
+    assert f"<summary>{words}</summary>" in shown
+    assert "<summary>1 package</summary>" in shown
+
+
+def test_words_of_a_device_are_words_of_the_page(tmp_path):
+    """What looks like an element in an id, a sentence, a trace or the name of a device is shown and not read."""
+    hostile = "</script></title><img src=x onerror=alert(1)>\"'{{ 7 * 7 }}"
+    result = Result(f"a/test_b_ipu.py::test_c[{hostile}]", "failed", 0.5, sentence=hostile, cause="error",
+                    details=hostile, margin={"used": 2.0, "what": hostile, "checks": 1})  # fmt: skip
+    *lines, end = entries([result], planned=[result.case])
+    repeats = {
+        "kind": "repeats",
+        "at": end["at"],
+        "case": result.case,
+        "devices": {hostile: ["failed"], "d1": ["passed"]},
+    }
+    report_folder.write(tmp_path, journals.write(tmp_path, [*lines, repeats, end]))
+    shown = (tmp_path / "index.html").read_text(encoding="utf-8")
+
+    assert "<img" not in shown
+    assert shown.count("</script>") == shown.count("<script>") == 1
+    assert "{{ 7 * 7 }}" in shown
 
 
 def test_the_page_has_light_and_dark_and_paper(text):
