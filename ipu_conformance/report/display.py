@@ -30,6 +30,8 @@ class Progress:
         self.planned: Dict[str, float] = {}
         self.done: Dict[str, Result] = {}
         self.failures: List[Result] = []
+        self.repetitions = 0
+        """How often a failed case was repeated on a device."""
         self.before = 0.0
         """Seconds that passed before the cases were known: they say nothing about the speed of cases."""
         self._spent = self._here = 0.0
@@ -45,6 +47,8 @@ class Progress:
             self._here += 0.0 if earlier else self.planned.get(result.case, 0.0)
             if result.outcome == FAILED:
                 self.failures.append(result)
+        elif entry["kind"] == "repeats":
+            self.repetitions += sum(map(len, entry["devices"].values()))
 
     @property
     def share(self) -> float:
@@ -63,6 +67,8 @@ class Progress:
         ]
         if skipped:
             words.append(f"{skipped} skipped")
+        if self.repetitions:
+            words.append(f"{self.repetitions} repetitions on devices")
         words.append(_time(seconds))
         whole = sum(self.planned.values())
         left = whole - self._spent

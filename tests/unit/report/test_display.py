@@ -37,6 +37,15 @@ def test_a_line_has_counts_and_the_time_left():
     )
 
 
+def test_repetitions_of_failed_cases_are_counted():
+    """They may take longer than all cases, and a run that says nothing looks as if it hung."""
+    progress = fed([failed(CASES[3])])
+    for device in ("d0", "d1", "d2"):
+        progress.feed({"kind": "repeats", "case": CASES[3], "devices": {device: ["failed", "passed"]}}, earlier=False)
+
+    assert ", 1 failed, 6 repetitions on devices, 9 s" in progress.line(9.0)
+
+
 def test_what_comes_before_the_cases_says_nothing_about_the_time_left():
     """Nor does the first of many cases, which imports its framework."""
     progress = Progress()
