@@ -97,7 +97,7 @@ class Listening:
         report = yield
         if report.failed and call.excinfo is not None:
             report.ipu_failure = list(_failure(call.excinfo))
-        if report.when == "call":
+        if report.when == "call" or (report.when == "setup" and report.failed):
             report.ipu_notes = _summed_up(self._heard)
             if report.failed and self._heard.get("run"):
                 report.ipu_notes["run"] = self._heard["run"][-1]

@@ -210,8 +210,12 @@ CASES = """
     def test_on_four(kept):
         assert kept.setdefault("value", eight.compute()) == 42, "four devices give something else"
 
-    def test_wrong_everywhere():
+    @pytest.fixture
+    def answer():
         assert eight.compute() == 43, "no device gives 43"
+
+    def test_wrong_everywhere(answer):
+        pass
 """
 
 
@@ -247,6 +251,7 @@ def test_the_report_names_the_flaky_and_the_hanging_device(pytester, installed, 
     assert any("test_wrong_everywhere: repeated on each device it failed on all of them." in each for each in remarks)
     (row,) = [each for each in report["cases"] if each["case"].endswith("test_on_four")]
     assert row["devices"] == ["d0", "d1", "d2", "d3"]
+    assert [each["devices"] for each in report["cases"] if each["case"].endswith("everywhere")] == [["d0"]]
     assert row["repeated"].startswith("repeated on each device it failed on d0+d1+d2+d3 (1 of 2), ")
     junit = (pytester.path / "out" / "junit.xml").read_text()
     assert '<property name="repetitions.d5" value="10 of 10 failed"' in junit
