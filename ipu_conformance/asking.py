@@ -63,9 +63,9 @@ def _asked_path(argument: str, config: pytest.Config) -> Path:
 
 
 def path_of(nodeid: str, config: pytest.Config) -> Path:
-    """The file of a test; pytest names one outside its root by its place below what the command line names."""
+    """The file of a test; one outside pytest's root is named by its place in the suite, or in what was asked for."""
     if FOLDERS not in config.stash:
-        config.stash[FOLDERS] = (config.rootpath, *asked_paths(config))
+        config.stash[FOLDERS] = (config.rootpath, cases.suite_folder(), *asked_paths(config))
     return _found(nodeid.partition("::")[0], config.stash[FOLDERS])
 
 

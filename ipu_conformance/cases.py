@@ -36,6 +36,43 @@ def in_suite(path: Path) -> bool:
     return suite_folder() in path.resolve().parents
 
 
+ROOT = "ipu_root"
+"""Where a worker finds the root of the run: an option that names a folder gives its own pytest another one."""
+
+
+class SuiteModule(pytest.Module):
+    """A file of the suite: a foreign pytest.ini does not say what its cases are called, nor what their ids begin with.
+
+    Below another root, pytest's ids begin at the folder that the command line names, and would lack the framework.
+    """
+
+    @classmethod
+    def of(cls, path: Path, parent: pytest.Collector) -> SuiteModule:
+        """The module of a file; its id begins at the root of the run, or else at the suite."""
+        root = Path(getattr(parent.config, "workerinput", {}).get(ROOT, parent.config.rootpath)).resolve()
+        start = root if root in (suite_folder(), *suite_folder().parents) else suite_folder()
+        module: SuiteModule = cls.from_parent(
+            _below_suite_folder(parent), path=path, nodeid=path.resolve().relative_to(start).as_posix()
+        )
+        return module
+
+    def funcnamefilter(self, name: str) -> bool:
+        """Whether a function is a case by its name."""
+        return name.startswith("test_")
+
+
+def _below_suite_folder(parent: pytest.Collector) -> pytest.Collector:
+    """A collector below that of the suite's folder, which owns the fixtures that all cases share.
+
+    The name of a package inside the suite brings that of the folder along only where the folder has its name.
+    """
+    folder = getattr(pytest, "Dir", None)  # older versions of pytest find fixtures by the beginning of an id
+    if folder is None or any(getattr(node, "path", None) == suite_folder() for node in parent.listchain()):
+        return parent
+    below: pytest.Collector = folder.from_parent(parent, path=suite_folder())
+    return below
+
+
 def mark(cases: Sequence[pytest.Item]) -> None:
     """Give the cases of a file of the suite the markers that follow from where they stand.
 

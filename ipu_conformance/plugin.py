@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import gc
 import itertools
 import os
@@ -36,6 +37,8 @@ MARKERS = (
     "unable(framework, what): the framework's API has no words for what the case asks for",
     "level(name): the least thorough level that a case runs at which is not one of the suite's own",
 )
+CASE_FILES = "test_*_ipu.py"
+"""The names of the suite's files."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
         selection_of(config)
     if SELECTION in config.stash:
         ending.install(config)
+    if SELECTION in config.stash:
+        config.addinivalue_line("python_files", CASE_FILES)
     config.stash[TALLY] = Tally(config, lambda: selection_of(config).frameworks)
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.stash[GARBAGE] = garbage.Garbage()
@@ -171,16 +176,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
     """A run opens no folder that it is not about, unless the command line names it.
 
     Conformance cases alone are not about the project's own tests, which import every framework, and no run is about
-    the folder of a framework that is left out.
+    the folder of a framework that is left out. A foreign norecursedirs does not leave out a folder of the suite.
     """
     own_tests, suite = cases.suite_folder().parent / "unit", cases.suite_folder()
     if collection_path == own_tests:
         left_out = matches_cases_only(config.getoption("markexpr") or "")
     else:
         left_out = collection_path.parent == suite and collection_path.name in selection_of(config).left_out
-    if not left_out or any(collection_path in (path, *path.parents) for path in asked_paths(config)):
-        return None
-    return True
+    if left_out and not any(collection_path in (path, *path.parents) for path in asked_paths(config)):
+        return True
+    norecursedirs = config.getini("norecursedirs")
+    if in_suite(collection_path) and any(fnmatch.fnmatch(collection_path.name, each) for each in norecursedirs):
+        return False
+    return None
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Optional[pytest.Module]:
+    """A file of the suite has the ids and the cases that it has anywhere."""
+    return cases.SuiteModule.of(module_path, parent) if in_suite(module_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)

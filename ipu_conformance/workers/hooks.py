@@ -13,7 +13,7 @@ from typing import Any, Optional, Sequence, Tuple
 import pytest
 
 from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
-from ipu_conformance.cases import command_of
+from ipu_conformance.cases import ROOT, command_of
 from ipu_conformance.tally import TALLY
 from ipu_conformance.workers.scheduling import threads
 from ipu_conformance.workers.watch import LossReport, loss
@@ -57,7 +57,8 @@ class XdistHooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Hand the selection to a worker, so that all of them run the same cases."""
+        """Hand the selection and the root to a worker, so that all of them run the same cases by the same ids."""
+        node.workerinput[ROOT] = str(node.config.rootpath)
         chosen = node.config.stash.get(SELECTION, None)
         if chosen is not None:
             node.workerinput["ipu_selection"] = chosen.to_dict()

@@ -330,6 +330,49 @@ def test_a_run_of_cases_alone_opens_no_test_of_the_project(pytester, monkeypatch
     assert opened == collected
 
 
+@pytest.mark.parametrize("root", [None, "/"])
+def test_the_suite_is_whole_below_a_foreign_pytest_ini(pytester, root):
+    """Every file is collected, ids name the framework, and fixtures of common names are the suite's own.
+
+    The root may be a folder above the suite: that of a user who stands there, or names two folders.
+    """
+    pytester.makeini(
+        "[pytest]\npython_files = check_*.py\npython_functions = check_*\nnorecursedirs = ir keras\n"
+        "addopts = --strict-markers --foreign\nfilterwarnings = error\n"
+    )
+    pytester.makeconftest(
+        "import pytest\n\ndef pytest_addoption(parser):\n    parser.addoption('--foreign', action='store_true')\n\n"
+        "@pytest.fixture\ndef framework():\n    pass\n\n@pytest.fixture\ndef inspector():\n    pass\n"
+    )
+    packages = ("poptorch.ir", "paddle", "training.test_saving_ipu") if root is None else ("poptorch.ir",)
+    files = set()
+
+    class Watch:
+        def pytest_collection_finish(self, session):
+            files.update(item.nodeid.partition("::")[0] for item in session.items)
+
+    arguments = [
+        "--pyargs",
+        *(f"ipu_conformance.suite.{name}" for name in packages),
+        "--ipu-level",
+        "soak",
+        "-k",
+        "dump or trace or saving",
+    ]
+    result = pytester.runpytest_inprocess(
+        "--fixtures-per-test", *arguments, *([] if root is None else ["--rootdir", root]), plugins=[Watch()]
+    )
+
+    suite, start = cases.suite_folder(), cases.suite_folder() if root is None else Path(root)
+    folders = [suite / name.replace(".", "/") for name in packages if "test" not in name]
+    paths = [path for folder in folders for word in ("dump", "trace") for path in folder.rglob(f"test_*{word}*_ipu.py")]
+    assert {path.relative_to(start).as_posix() for path in paths} <= files
+    origins = dict(line.split(" -- ") for line in result.outlines if " -- " in line)
+    assert "tests/ipu/conftest.py" in origins["runs_of_session"]
+    assert "plugin.py" in origins["inspector"]
+    assert "plugin.py" in origins.get("framework", "plugin.py")
+
+
 def test_collecting_imports_no_framework():
     """pytest --collect-only leaves torch, tensorflow and paddle unimported, and marks all of tests/ipu."""
     program = textwrap.dedent(
