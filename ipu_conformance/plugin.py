@@ -17,7 +17,7 @@ from ipu_conformance.cases import case_id, frameworks_of, in_suite
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS, Selection
 from ipu_conformance.tally import TALLY, Tally
-from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, discover
+from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, devices_of, discover
 from ipu_conformance.triangulation import Triangulation
 from ipu_conformance.workers import ending, full_disk, garbage, guard, hooks, stacks
 from ipu_conformance.workers.garbage import GARBAGE
@@ -100,7 +100,10 @@ def _lease(config: pytest.Config) -> None:
         return
     targets = discover()
     leased = {name: targets[choice.target] for name, choice in chosen.items() if choice and choice.target}
-    leased = {name: target for name, target in leased.items() if target.devices()}
+    try:
+        leased = {name: target for name, target in leased.items() if devices_of(target)}
+    except ConformanceError as error:
+        raise pytest.UsageError(str(error)) from error
     if leased:
         from ipu_conformance.workers.leasing import Leasing
 

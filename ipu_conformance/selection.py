@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ipu_conformance.targets import FRAMEWORKS, Choice, TargetError, choose, discover
+from ipu_conformance.errors import ConformanceError
+from ipu_conformance.targets import FRAMEWORKS, Choice, Target, TargetError, choose, discover
 
 LEVELS = ("smoke", "premerge", "qualify", "soak")
 """From the quickest to the most thorough; each level includes those before it."""
@@ -143,8 +144,19 @@ def select(options: Mapping[str, Optional[str]], environment: Optional[Mapping[s
         )
     for name in sorted({choice.target for choice in choices if choice.target and choice.framework not in left_out}):
         on_it = [each.framework for each in choices if each.target == name and each.framework not in left_out]
-        targets[name].require(on_it, variables)
+        _require(targets[name], on_it, variables)
     return Selection(values["target"], level, choices, left_out, count)
+
+
+def _require(target: Target, frameworks: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Let a target refuse what the environment asks of it; its own sentence is the best."""
+    try:
+        target.require(frameworks, environment)
+    except ConformanceError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise TargetError(f"Target {target.name!r} cannot check what is asked of it: {reason}.") from error
 
 
 def _value(name: str, options: Mapping[str, Optional[str]], environment: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ Nothing here imports a framework: what is installed is read from file names and 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -409,6 +411,71 @@ def inspector(framework: str) -> Optional[Inspector]:
     return None if target is None else target.inspector(FRAMEWORKS[framework])
 
 
+TIME_TO_TELL = 60.0
+"""Seconds in which a target has to say what it is asked."""
+
+
+def told(
+    target: Target,
+    what: str,
+    ask: Callable[[], Any],
+    fits: Callable[[Any], bool],
+    wanted: str,
+    seconds: float = TIME_TO_TELL,
+) -> Any:
+    """What a target says when it is asked; one that raises, hangs or says something else is refused with a sentence."""
+    answers: List[Any] = []
+    errors: List[BaseException] = []
+
+    def listen() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:  # also the end of the process, which a driver without a licence asks for
+            errors.append(error)
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        reason = " ".join(str(errors[0]).split()) or type(errors[0]).__name__
+        raise TargetError(f"Target {target.name!r} cannot say {what}: {reason}.") from errors[0]
+    if not answers:
+        raise TargetError(f"Target {target.name!r} did not say {what} within {seconds:g} s; repair its plug-in.")
+    if not fits(answers[0]):
+        raise TargetError(f"Target {target.name!r} was asked {what} and said {answers[0]!r}; let it return {wanted}.")
+    return answers[0]
+
+
+def devices_of(target: Target) -> Sequence[str]:
+    """The names of a target's devices."""
+    names: Sequence[str] = told(target, "which devices it has", target.devices, _are_names, "a list of names")
+    return names
+
+
+def identity_of(target: Target) -> Mapping[str, str]:
+    """The words with which a target's device names itself."""
+    words: Mapping[str, str] = told(
+        target, "how its device names itself", target.identity, _are_words, "a dictionary of strings"
+    )
+    return words
+
+
+def _is_availability(said: Any) -> bool:
+    return isinstance(said, Availability) and isinstance(said.usable, bool) and isinstance(said.reason, str)
+
+
+def _is_count(said: Any) -> bool:
+    return type(said) is int and said > 0
+
+
+def _are_names(said: Any) -> bool:
+    return isinstance(said, (list, tuple)) and all(isinstance(name, str) for name in said)
+
+
+def _are_words(said: Any) -> bool:
+    return isinstance(said, Mapping) and all(isinstance(word, str) for pair in said.items() for word in pair)
+
+
 @dataclass(frozen=True)
 class Choice:
     """Which target runs a framework's cases, and why; ``target`` is None where none can."""
@@ -429,36 +496,11 @@ def choose(framework: Framework, wanted: str, targets: Mapping[str, Target]) -> 
     refusals: List[str] = []
     for name in candidates:
         target = targets[name]
-        try:
-            availability, count = _answer(target, framework)
-        except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise TargetError(f"Target {name!r} cannot say whether it runs {framework.name}: {reason}.") from error
+        probe = functools.partial(target.probe, framework)
+        availability = told(target, f"whether it runs {framework.name}", probe, _is_availability, "an Availability")
         if availability.usable:
+            count = told(target, "how many IPUs it has", target.ipus, _is_count, "a whole number above 0")
             return Choice(framework.name, name, target.kind, count, availability.reason)
         if availability.reason not in refusals:
             refusals.append(availability.reason)
     return Choice(framework.name, None, None, 0, "; ".join(refusals))
-
-
-def _answer(target: Target, framework: Framework) -> Tuple[Availability, int]:
-    """Whether a target runs a framework, and on how many IPUs; plug-ins are not checked by anyone else."""
-    availability: Any = target.probe(framework)
-    if not isinstance(availability, Availability):
-        raise TargetError(f"its probe returned {availability!r}; let it return an Availability")
-    count: Any = target.ipus() if availability.usable else 0
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise TargetError(f"its ipus returned {count!r}; let it return a whole number")
-    return availability, count
-
-
-def identity(target: Target) -> Dict[str, str]:
-    """How a target's device names itself; what is no answer is refused in one sentence."""
-    try:
-        words: Any = target.identity()
-        if not isinstance(words, Mapping) or not all(isinstance(word, str) for row in words.items() for word in row):
-            raise TargetError(f"its identity returned {words!r}; let it return a dictionary of strings")
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise TargetError(f"Target {target.name!r} cannot say which device it is: {reason}.") from error
-    return dict(words)

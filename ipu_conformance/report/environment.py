@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping
 
 from ipu_conformance import __version__
 from ipu_conformance.selection import Selection
-from ipu_conformance.targets import FAULT, FRAMEWORKS, discover, identity
+from ipu_conformance.targets import FAULT, FRAMEWORKS, discover, identity_of
 
 VARIABLES = re.compile(
     r"^(IPU_CONFORMANCE_|IPUOF_|GCDA_|POPLAR_|POPART_|POPTORCH_|POPDIST_|TF_|XLA_|FLAGS_|PADDLE_|TORCH_|OMP_|MKL_"
@@ -68,7 +68,7 @@ def devices(selection: Selection) -> Dict[str, Any]:
             "module": framework.module,
             "version": framework.version,
             "sdk": framework.find_sdk(),
-            "identity": identity(targets[choice.target]),
+            "identity": dict(identity_of(targets[choice.target])),
         }
     return rows
 

@@ -13,11 +13,13 @@ from typing import Callable, List, Sequence
 
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import Selection
-from ipu_conformance.targets import FRAMEWORKS, activate, discover
+from ipu_conformance.targets import FRAMEWORKS, activate, devices_of, discover, identity_of
 
 TIME_LIMIT = 180
 """Seconds in which a framework has to be imported and to answer."""
 STEPS, MICRO_BATCH = 1, 3
+ANSWERED = "ipu-conformance: answered"
+"""What precedes an answer: a process that ends before it has none, whatever its exit code."""
 
 
 class PreflightError(ConformanceError):
@@ -26,9 +28,12 @@ class PreflightError(ConformanceError):
 
 def examine(selection: Selection, say: Callable[[str], None], *, time_limit: float = TIME_LIMIT) -> None:
     """Ask each framework of a selection; the first that does not answer is refused with a sentence."""
+    targets = discover()
     for name in selection.frameworks:
         choice = selection.choice(name)
         target = str(choice.target if choice else None)
+        devices_of(targets[target])
+        identity_of(targets[target])
         begin = time.monotonic()
         require_answer(name, target, time_limit)
         say(f"preflight: {name} on {target} answers ({time.monotonic() - begin:.1f} s)")
@@ -44,7 +49,7 @@ def require_answer(name: str, target: str, time_limit: float) -> None:
         raise PreflightError(f"{name} on {target} gave no answer within {time_limit:g} s; {advice}.") from None
     if answer.returncode < 0:
         raise PreflightError(f"{name} on {target} died with signal {-answer.returncode}; {advice}.")
-    if answer.returncode:
+    if answer.returncode or ANSWERED not in answer.stdout:
         said = (answer.stderr.strip() or answer.stdout.strip() or "nothing was said").splitlines()[-1]
         raise PreflightError(f"{name} on {target} does not answer: {said.strip().rstrip('.')}; {advice}.")
 
@@ -71,7 +76,7 @@ def ask(name: str, target: str) -> List[float]:
 def main(arguments: Sequence[str]) -> int:
     """Ask, and print the answer or the reason why there is none."""
     try:
-        print(ask(*arguments))
+        print(ANSWERED, ask(*arguments))
     except Exception as error:  # whatever a target raises is the answer
         said = str(error).strip().splitlines()
         print(f"{type(error).__name__}: {said[0] if said else ''}", file=sys.stderr)

@@ -187,6 +187,8 @@ def liar(tmp_path_factory):
                         time.sleep(60)
                     if framework.name == "tensorflow":
                         os.abort()
+                    if "EXITING" in os.environ:
+                        os._exit(0)
                     raise RuntimeError("no such device\\nat all")
             """
         )
@@ -212,3 +214,12 @@ def test_a_target_whose_probe_lies_is_found_out_before_the_cases(liar, monkeypat
 
     with pytest.raises(PreflightError, match=sentence):
         preflight.require_answer(name, "liar", time_limit=2 if name == "paddle" else 60)
+
+
+def test_a_target_that_ends_the_process_has_not_answered(liar, monkeypatch):
+    """Whatever its exit code."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("EXITING", "1")
+
+    with pytest.raises(PreflightError, match="poptorch on liar does not answer: nothing was said; see"):
+        preflight.require_answer("poptorch", "liar", time_limit=60)

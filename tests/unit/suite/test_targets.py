@@ -3,11 +3,12 @@
 import os
 import re
 import stat
+import threading
 from importlib import metadata
 
 import pytest
 
-from ipu_conformance import targets
+from ipu_conformance import selection, targets
 from ipu_conformance.targets import Availability, Choice, Framework, Target, TargetError, choose
 
 ABSENT = Framework("absent", "no_such_module", ("no-such-module",), "absent", "the absent SDK", lambda: None)
@@ -175,41 +176,70 @@ def test_a_plug_in_that_nobody_names_is_not_loaded(monkeypatch):
     assert "vendor" in targets.discover()
 
 
-def test_a_target_that_raises_when_it_is_asked_is_one_sentence():
-    """Whatever a vendor's code raises names the target."""
-
-    class Raising(Willing):
-        def ipus(self):
-            raise RuntimeError("no driver")
-
-    with pytest.raises(TargetError, match="Target 'raising' cannot say whether it runs present: no driver"):
-        choose(PRESENT, "raising", {"raising": Raising()})
+def raises(error):
+    raise error
 
 
 @pytest.mark.parametrize(
-    ("method", "answer", "sentence"),
+    ("answer", "sentence"),
     [
-        ("probe", True, "cannot say whether it runs present: its probe returned True; let it return an Availability."),
-        ("ipus", "8", "cannot say whether it runs present: its ipus returned '8'; let it return a whole number."),
-        ("ipus", -1, "cannot say whether it runs present: its ipus returned -1; let it return a whole number."),
-        ("identity", None, "cannot say which device it is: its identity returned None; let it return a dictionary of"),
-        ("identity", {"serial": 17}, "cannot say which device it is: its identity returned {'serial': 17}; let it"),
+        ({"ipus": lambda: raises(RuntimeError("no\ndriver"))}, "cannot say how many IPUs it has: no driver."),
+        ({"probe": lambda _: raises(SystemExit("no licence"))}, "cannot say whether it runs present: no licence."),
+        ({"probe": lambda _: None}, "was asked whether it runs present and said None; let it return an Availability."),
+        ({"probe": lambda _: Availability(True, None)}, "was asked whether it runs present and said Availability.*; let it return an Availability."),
+        ({"ipus": lambda: "many"}, "was asked how many IPUs it has and said 'many'; let it return a whole number above 0."),
+        ({"ipus": lambda: 0}, "was asked how many IPUs it has and said 0; let it return a whole number above 0."),
     ],
-    ids=str,
 )
-def test_an_answer_of_another_kind_is_one_sentence(method, answer, sentence):
-    """What a plug-in returns is looked at where it is asked, not where the report is written."""
+def test_a_target_that_says_what_cannot_be_used_is_one_sentence(answer, sentence):
+    """Whatever a vendor's code raises or returns names the target."""
     target = Willing()
-    setattr(target, method, lambda *_: answer)
+    for name, function in answer.items():
+        setattr(target, name, function)
 
-    def ask():
-        return choose(PRESENT, "willing", {"willing": target}), targets.identity(target)
+    with pytest.raises(TargetError, match=f"^Target 'willing' {sentence}$"):
+        choose(PRESENT, "willing", {"willing": target})
 
-    with pytest.raises(TargetError, match=re.escape(f"Target 'willing' {sentence}")):
-        ask()
+
+def test_a_target_that_never_answers_is_one_sentence():
+    """A driver that hangs ends the command and not the engineer's patience."""
+    waiting = threading.Event()
+
+    with pytest.raises(TargetError, match="did not say what it is within 9e-05 s"):
+        targets.told(Willing(), "what it is", waiting.wait, bool, "yes", 9e-05)
+    waiting.set()
+
+
+@pytest.mark.parametrize(
+    ("ask", "method", "said"),
+    [
+        (targets.devices_of, "devices", 5),
+        (targets.devices_of, "devices", "d0"),
+        (targets.identity_of, "identity", {"serial": 7}),
+    ],
+)
+def test_devices_and_identity_are_words(ask, method, said):
+    """A report, and the leases of devices, rest on them."""
+    target = Willing()
+    setattr(target, method, lambda: said)
+
+    with pytest.raises(TargetError, match=f"Target 'willing' was asked .* and said {re.escape(repr(said))};"):
+        ask(target)
+
+
+def test_a_target_that_fails_to_refuse_is_one_sentence(monkeypatch):
+    """What it raises is not for the engineer, unless it is a refusal."""
+    target = Willing()
+    target.require = lambda frameworks, environment: raises(KeyError("x"))
+    monkeypatch.setattr(selection, "discover", lambda: {"willing": target})
+
+    with pytest.raises(TargetError, match="Target 'willing' cannot check what is asked of it: 'x'"):
+        selection.select({"target": "willing"}, {})
 
 
 def test_a_target_without_a_probe_says_what_to_write():
     """The class is named by its target, the method by its name."""
     with pytest.raises(TargetError, match=r"its class needs a method probe\(framework\) that returns an Availability"):
         choose(PRESENT, "bare", {"bare": Target()})
+
+
