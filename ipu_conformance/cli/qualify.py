@@ -18,7 +18,7 @@ from typing import IO, List, Sequence
 from ipu_conformance.command_line import EXIT_INTERRUPTED
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import folder as report_folder
-from ipu_conformance.report import journal, sharding
+from ipu_conformance.report import journal, mandatory, sharding
 from ipu_conformance.report.display import Display
 from ipu_conformance.report.preflight import examine
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
@@ -62,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     if args.workers < 1:
         raise QualifyError(f"-n is {args.workers}; give a whole number from 1.")
     sharding.parse(args.shard)
+    if args.waivers:
+        mandatory.waivers(args.waivers)
     selection = select({name: getattr(args, name) for name in ("target", "frameworks", "count", "level")})
     if not selection.frameworks:
         reasons = "; ".join(f"{choice.framework}: {choice.reason}" for choice in selection.choices)

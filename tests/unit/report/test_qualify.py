@@ -123,8 +123,9 @@ def test_an_interrupt_leaves_a_report(small, capsys, monkeypatch):
         (lambda out: None, ["-n", "0"], "-n is 0; give a whole number from 1."),
         (lambda out: None, ["--shard", "3/2"], "The shard is '3/2'; write 2/5 for the second of five."),
         (lambda out: None, ["--frameworks", "caffe"], "--ipu-frameworks names 'caffe'; choose from poptorch"),
+        (lambda out: None, ["--waivers", "none.json"], "error: none.json cannot be read: No such file or directory."),
     ],
-    ids=["report", "files", "workers", "shard", "framework"],
+    ids=["report", "files", "workers", "shard", "framework", "waivers"],
 )
 def test_what_cannot_begin_is_refused_at_once(small, capsys, prepare, options, sentence):
     """Before the target is asked."""

@@ -230,7 +230,7 @@ def test_devices_and_identity_are_words(ask, method, said):
 def test_a_target_that_fails_to_refuse_is_one_sentence(monkeypatch):
     """What it raises is not for the engineer, unless it is a refusal."""
     target = Willing()
-    target.require = lambda frameworks, environment: raises(KeyError("x"))
+    monkeypatch.setattr(target, "require", lambda frameworks, environment: raises(KeyError("x")))
     monkeypatch.setattr(selection, "discover", lambda: {"willing": target})
 
     with pytest.raises(TargetError, match="Target 'willing' cannot check what is asked of it: 'x'"):
