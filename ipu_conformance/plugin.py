@@ -215,7 +215,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             else:
                 left_out.append(item)
                 counts[why] = counts.get(why, 0) + 1
-    config.stash[TALLY].left_out = counts
+    config.stash[TALLY].left_out, config.stash[TALLY].own = counts, left_out
     if any(in_suite(item.path) for item in kept):
         gc.set_threshold(*garbage.THRESHOLD)
     if left_out:

@@ -60,6 +60,10 @@ class Tally:
         self.executed: Dict[str, int] = {}
         self.skipped: Dict[str, int] = {}
         self.left_out: Dict[str, int] = {}
+        self.own: Sequence[pytest.Item] = ()
+        """The cases that do not belong to the run."""
+        self.deselected = 0
+        """Cases that belong to the run and that the command line leaves out."""
         self.failed: Dict[str, str] = {}
         self.anything = False
         """Whether any test was run, of whatever kind."""
@@ -71,6 +75,11 @@ class Tally:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which tests the run has selected; the master of workers has no items of its own."""
         self.selected.update(item.nodeid for item in session.items)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Count what others leave out than this project."""
+        if items is not self.own:
+            self.deselected += sum(item.get_closest_marker("ipu") is not None for item in items)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Note the end of a test."""
@@ -117,7 +126,9 @@ class Tally:
 
     def complaints(self) -> List[str]:
         """Why a run that has failed no case has failed, in sentences; empty if it has passed."""
-        found = complaints(self.tested, self.skipped, self.left_out)
+        by_hand = {"the command line leaves out (-k, -m, --deselect or a shard)": self.deselected}
+        left_out = {**self.left_out, **(by_hand if self.deselected else {})}
+        found = complaints(self.tested, self.skipped, left_out)
         if not self.frameworks():
             found.append("No framework can run, so no device was tested; see `ipu-conformance doctor`.")
         left = self.selected - self.finished
@@ -132,7 +143,7 @@ class Tally:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail a run that proves nothing; a worker only hands in what it left out."""
         if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput["ipu_left_out"] = self.left_out
+            self.config.workeroutput["ipu_left_out"] = self.left_out, self.deselected
         elif exitstatus == pytest.ExitCode.OK and self.is_about_ipu() and self.complaints():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -95,7 +95,8 @@ class XdistHooks:
         """Collect what a worker left out; every worker collects the same cases, so one answer is enough."""
         left_out = getattr(node, "workeroutput", {}).get("ipu_left_out")
         if left_out is not None:
-            node.config.stash[TALLY].left_out = left_out
+            tally = node.config.stash[TALLY]
+            tally.left_out, tally.deselected = left_out
 
 
 def devices_beside(stacks: Path) -> Path:

@@ -440,6 +440,20 @@ def test_a_case_that_was_asked_for_and_left_out_says_why(pytester):
     result.stdout.fnmatch_lines(["FAILED: No case was executed: left out were 1 that need level soak."])
 
 
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "worker"])
+def test_a_case_that_the_command_line_leaves_out_says_why(pytester, workers):
+    """The cases that do not belong to the run are not all that is left out."""
+    soak = "@pytest.mark.ipu\n@pytest.mark.level('soak')\ndef test_b():\n    pass\n"
+    pytester.makepyfile(test_acme=f"import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n{soak}")
+
+    result = pytester.runpytest_inprocess("-m", "ipu", "-k", "other", *workers)
+
+    assert result.ret != pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        ["FAILED: No case was executed: left out were 1 that need level soak, 1 that the command line leaves out (-k*"]
+    )
+
+
 def test_cases_without_any_framework_prove_nothing(pytester, monkeypatch):
     """Neutral cases alone pass on a machine with no framework, and that is not a device's doing."""
     pytester.makepyfile(test_acme="import pytest\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
