@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     action = actions.add_parser("export", help="write samples as PNG files, of each class in turn")
     action.add_argument("name", choices=tuple(KINDS))
-    action.add_argument("--to", type=Path, metavar="DIR", required=True)
+    action.add_argument("--to", type=Path, metavar="DIR", required=True, help="the folder that gets the files")
     action.add_argument("--count", type=_some, default=10, metavar="N", help="how many (10)")
     action.add_argument("--digit", type=int, choices=range(10), help="of this class only")
     action.add_argument("--split", choices=SPLITS, default="test", help="which samples (test)")

@@ -40,7 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("-o", "--output", type=Path, help="another file than the matrix of the package")
     action.set_defaults(action=_grow)
     action = actions.add_parser("matrix", help="find the cases that notice each fault, and write the matrix")
-    action.add_argument("--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS))
+    action.add_argument(
+        "--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS), help="whose faults (all)"
+    )
     action.add_argument(
         "--folder", type=Path, required=True, help="where the runs are kept; one that ended is not repeated"
     )
@@ -64,7 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--publish", action="store_true", help="replace the matrix of the package")
     action.set_defaults(action=_matrix)
     action = actions.add_parser("confirm", help="try every kill that is known again")
-    action.add_argument("--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS))
+    action.add_argument(
+        "--frameworks", nargs="+", choices=list(FRAMEWORKS), default=list(FRAMEWORKS), help="whose faults (all)"
+    )
     action.add_argument(
         "--folder", type=Path, required=True, help="where the runs are kept; one that ended is not repeated"
     )

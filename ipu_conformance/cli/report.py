@@ -12,15 +12,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the actions of the command."""
     actions = parser.add_subparsers(metavar="action", required=True)
     action = actions.add_parser("verify", help="recompute digests, chain, list and verdict; name what was changed")
-    action.add_argument("folder", type=Path, metavar="DIR")
+    action.add_argument("folder", type=Path, metavar="DIR", help="the folder of a qualification")
     action.set_defaults(action=_verify)
     action = actions.add_parser("merge", help="join the reports of shards into one")
-    action.add_argument("folders", type=Path, nargs="+", metavar="DIR")
+    action.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="the folder of a shard")
     action.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder for the whole report")
     action.set_defaults(action=_merge)
     action = actions.add_parser("diff", help="what changed between two reports; exit code 1 if results did")
-    action.add_argument("before", type=Path, metavar="A")
-    action.add_argument("after", type=Path, metavar="B")
+    action.add_argument("before", type=Path, metavar="A", help="the folder of the earlier qualification")
+    action.add_argument("after", type=Path, metavar="B", help="the folder of the later one")
     action.set_defaults(action=_diff)
 
 

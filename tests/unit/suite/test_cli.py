@@ -1,5 +1,7 @@
 """The command line answers bad input with one sentence and imports only what a command needs."""
 
+import argparse
+import importlib
 import json
 import os
 import resource
@@ -35,6 +37,25 @@ def test_help_lists_every_command(capsys):
     shown = capsys.readouterr().out
     assert stop.value.code == 0
     assert [command.name for command in cli.COMMANDS if command.name not in shown] == []
+
+
+def options_without_help(parser, name):
+    """The flags of a parser and of its actions that --help only names."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each, below in action.choices.items():
+                yield from options_without_help(below, f"{name} {each}")
+        elif action.option_strings and not action.help:
+            yield f"{name} {action.option_strings[0]}"
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+def test_every_flag_says_what_it_is_for(command):
+    """In the words of --help."""
+    parser = argparse.ArgumentParser()
+    importlib.import_module(command.module).configure(parser)
+
+    assert list(options_without_help(parser, command.name)) == []
 
 
 def test_the_version_is_printed(capsys):
