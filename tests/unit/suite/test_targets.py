@@ -186,8 +186,14 @@ def raises(error):
         ({"ipus": lambda: raises(RuntimeError("no\ndriver"))}, "cannot say how many IPUs it has: no driver."),
         ({"probe": lambda _: raises(SystemExit("no licence"))}, "cannot say whether it runs present: no licence."),
         ({"probe": lambda _: None}, "was asked whether it runs present and said None; let it return an Availability."),
-        ({"probe": lambda _: Availability(True, None)}, "was asked whether it runs present and said Availability.*; let it return an Availability."),
-        ({"ipus": lambda: "many"}, "was asked how many IPUs it has and said 'many'; let it return a whole number above 0."),
+        (
+            {"probe": lambda _: Availability(True, None)},
+            "was asked whether it runs present and said Availability.*; let it return an Availability.",
+        ),
+        (
+            {"ipus": lambda: "many"},
+            "was asked how many IPUs it has and said 'many'; let it return a whole number above 0.",
+        ),
         ({"ipus": lambda: 0}, "was asked how many IPUs it has and said 0; let it return a whole number above 0."),
     ],
 )
@@ -241,5 +247,3 @@ def test_a_target_without_a_probe_says_what_to_write():
     """The class is named by its target, the method by its name."""
     with pytest.raises(TargetError, match=r"its class needs a method probe\(framework\) that returns an Availability"):
         choose(PRESENT, "bare", {"bare": Target()})
-
-
