@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, List, Sequence
+from typing import IO, List, Optional, Sequence
 
 from ipu_conformance.command_line import EXIT_INTERRUPTED
 from ipu_conformance.errors import ConformanceError
@@ -27,8 +28,11 @@ from ipu_conformance.workers.memory_file import memory_file
 POLLED = 0.1
 PATIENCE = 60.0
 """Seconds that an interrupted run has to write its report."""
+USAGE_ERROR = 4
+"""pytest's exit code for what it refuses: the folder of another run, or an option that it does not know."""
 SHOWN = 15
 """Lines of pytest's output that are shown where it did not come to a report."""
+_REFUSED = re.compile(r"(?:ERROR|\S+: error): (.+)")
 PARENT_DEATH = 1
 """Linux's option of prctl that sends a signal to a process whose parent dies."""
 
@@ -71,23 +75,25 @@ def run(args: argparse.Namespace) -> int:
     size = _look_at(args.out, resume=args.resume)
     examine(selection, lambda line: print(line, flush=True))
     with tempfile.TemporaryDirectory(prefix="ipu-conformance-") as folder, memory_file() as output:
-        was_interrupted = _execute(args, selection, output, folder, size)
+        ended = _execute(args, selection, output, folder, size)
         output.seek(0)
         said = output.read().splitlines()
+    if ended == USAGE_ERROR:
+        raise QualifyError(_refusal(said))
     code = _conclude(args.out, said)
-    return EXIT_INTERRUPTED if was_interrupted else code
+    return EXIT_INTERRUPTED if ended is None else code
 
 
 def _look_at(folder: Path, *, resume: bool) -> int:
     """The size of the journal that is gone on with; refuse a folder that cannot be used before anything is run."""
     path = folder / journal.FILE
     if not path.exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise QualifyError(f"{folder} holds other files; choose a new folder with --out.")
+        report_folder.require_new(folder)
         return 0
     if not resume:
         raise QualifyError(f"{folder} holds a report; go on with it (--resume), or choose another folder with --out.")
     journal.Journal(path).close()
+    report_folder.require_writable(folder)
     return path.stat().st_size
 
 
@@ -103,7 +109,7 @@ def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     words += ["--ipu-frameworks", ",".join(selection.frameworks)]
     if selection.count is not None:
         words += ["--ipu-count", str(selection.count)]
-    if args.shard:
+    if args.shard is not None:
         words += ["--ipu-shard", args.shard]
     if args.waivers:
         words += ["--ipu-waivers", str(args.waivers.resolve())]
@@ -111,8 +117,10 @@ def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     return [*words, *args.pytest]
 
 
-def _execute(args: argparse.Namespace, selection: Selection, output: IO[str], temporary: str, size: int) -> bool:
-    """Run pytest and show how far it is; whether it was interrupted."""
+def _execute(
+    args: argparse.Namespace, selection: Selection, output: IO[str], temporary: str, size: int
+) -> Optional[int]:
+    """Run pytest and show how far it is; its exit code, None if it was interrupted."""
     environment = {**os.environ, "TMPDIR": temporary}
     environment.pop("PYTEST_ADDOPTS", None)
     process = subprocess.Popen(
@@ -122,7 +130,7 @@ def _execute(args: argparse.Namespace, selection: Selection, output: IO[str], te
         stderr=subprocess.STDOUT,
         env=environment,
         start_new_session=True,  # one Control-C is one interrupt: this process hands it on
-        preexec_fn=_die_with_parent,
+        preexec_fn=_of_this_process,
     )
     display = Display(args.out / journal.FILE, sys.stdout, offset=size)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -138,26 +146,35 @@ def _execute(args: argparse.Namespace, selection: Selection, output: IO[str], te
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        return True
+        return None
     finally:
         signal.signal(signal.SIGTERM, before)
     display.update(last=True)
-    return False
+    return process.returncode
 
 
-def _die_with_parent() -> None:
-    """A run whose parent is killed does not go on unseen; elsewhere than on Linux it does."""
+def _of_this_process() -> None:
+    """A run hears the interrupt of its parent, also where a shell's ``&`` took that away, and on Linux dies with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
 
 
+def _refusal(said: Sequence[str]) -> str:
+    """Why pytest did not begin, in its words."""
+    errors = [found.group(1) for found in map(_REFUSED.match, said) if found is not None]
+    return (
+        errors[-1] if errors else f"pytest ended before any case: {' / '.join(line for line in said[-SHOWN:] if line)}"
+    )
+
+
 def _conclude(folder: Path, said: Sequence[str]) -> int:
     """Say the verdict; a run that died without one is judged by its journal."""
     if not (folder / report_folder.MANIFEST).exists():
         if not (folder / journal.FILE).exists():
-            raise QualifyError("pytest ended before any case: " + " / ".join(line for line in said[-SHOWN:] if line))
+            raise QualifyError(_refusal(said))
         left = journal.Journal(folder / journal.FILE)
         try:
             report_folder.write(folder, left.entries)
@@ -167,7 +184,6 @@ def _conclude(folder: Path, said: Sequence[str]) -> int:
         finally:
             left.close()
         print("\n".join(said[-SHOWN:]), file=sys.stderr)
-    report = report_folder.read_report(folder)
-    print("\n".join(report_folder.spoken(report_folder.verdict_from(report["verdict"]))))
-    print(f"report: {folder / report_folder.PAGE}")
-    return report_folder.verdict_from(report["verdict"]).exit_code
+    verdict = report_folder.verdict_from(report_folder.read_report(folder)["verdict"])
+    print("\n".join(report_folder.spoken(verdict, folder)))
+    return verdict.exit_code

@@ -13,6 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="action", required=True)
     action = actions.add_parser("verify", help="recompute digests, chain, list and verdict; name what was changed")
     action.add_argument("folder", type=Path, metavar="DIR", help="the folder of a qualification")
+    action.add_argument("--digest", metavar="SHA256", help="the digest that the run said at its end")
     action.set_defaults(action=_verify)
     action = actions.add_parser("merge", help="join the reports of shards into one")
     action.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="the folder of a shard")
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     from ipu_conformance.report.verification import complaints
 
-    found = complaints(args.folder)
+    found = complaints(args.folder, args.digest)
     for complaint in found:
         print(complaint)
     if not found:
@@ -46,8 +47,7 @@ def _merge(args: argparse.Namespace) -> int:
     from ipu_conformance.report.merging import merge
 
     verdict = merge(args.folders, args.out)
-    print("\n".join(report_folder.spoken(verdict)))
-    print(f"report: {args.out / report_folder.PAGE}")
+    print("\n".join(report_folder.spoken(verdict, args.out)))
     return verdict.exit_code
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple
 
+from ipu_conformance.report.folder import differing, flat, shown
+
 MARGIN = 0.1
 """A share of a tolerance by which a margin has to change to be named."""
 SLOWER, SECONDS = 2.0, 0.5
@@ -25,9 +27,8 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
     if before["verdict"]["word"] != after["verdict"]["word"]:
         lines.append(f"verdict: {before['verdict']['word']} -> {after['verdict']['word']}")
     lines += [
-        f"{word}: {_shown(before['run'][word])} -> {_shown(after['run'][word])}"
-        for word in before["run"]
-        if before["run"][word] != after["run"][word]
+        f"{word}: {shown(first)} -> {shown(second)}"
+        for word, (first, second) in differing(flat(before["run"]), flat(after["run"])).items()
     ]
     changed = [
         f"{case}: {old[case]['outcome']} -> {new[case]['outcome']}{_why(new[case])}"
@@ -75,8 +76,3 @@ def _first(rows: List[Any], what: str) -> List[str]:
 
 def _why(row: Mapping[str, Any]) -> str:
     return f" ({row['sentence']})" if row.get("sentence") else ""
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"

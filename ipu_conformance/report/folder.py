@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import os
 import shutil
+import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipu_conformance import __version__
 from ipu_conformance.atomic_write import replacing
@@ -31,6 +33,8 @@ REPORT, MANIFEST, ENVIRONMENT, JUNIT, PAGE = FILES = (
 FAILURES = "failures"
 TRACES = "traces"
 GRAPHS = "ir"
+MOST_SHOWN = 80
+"""Characters of a value in a sentence."""
 
 
 class ReportError(ConformanceError):
@@ -81,12 +85,49 @@ def recorded(entries: Sequence[Mapping[str, Any]]) -> Record:
     )
 
 
+def changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> Dict[str, Tuple[Any, Any]]:
+    """What two runs that are to be one do not have in common, by its name: facts of their first lines."""
+    rows = [
+        {
+            **flat(begin["run"]),
+            "list of advisory cases": begin["run"]["advisory"],
+            "fault": begin["environment"]["fault"],
+            "Python": begin["environment"]["python"],
+            **{f"version of {name}": version for name, version in begin["environment"]["packages"].items()},
+        }
+        for begin in (first, second)
+    ]
+    return differing(*rows)
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Dict[str, Tuple[Any, Any]]:
+    """The words whose values differ, with both; None stands for a word that is missing."""
+    words = dict.fromkeys([*first, *second])
+    return {word: (first.get(word), second.get(word)) for word in words if first.get(word) != second.get(word)}
+
+
+def flat(run: Mapping[str, Any]) -> Dict[str, Any]:
+    """The facts of a run by words that a sentence can hold: what executes a framework stands under its name."""
+    rows = {word: value for word, value in run.items() if word not in ("frameworks", "mandatory", "advisory")}
+    rows["choice of frameworks"] = ", ".join(sorted(run["frameworks"]))
+    for name, facts in sorted(run["frameworks"].items()):
+        rows.update({f"{name} {word}": value for word, value in facts.items() if word not in ("identity", "reason")})
+        rows.update({f"{name} device's {word}": value for word, value in facts["identity"].items()})
+    return {**rows, "mandatory list": run["mandatory"]["digest"]}
+
+
+def shown(value: Any) -> str:
+    """A value of a run, short enough for a sentence."""
+    text = "none" if value is None or value == "" or value == [] else " ".join(str(value).split())
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+
+
 def verdict_of(record: Record) -> Verdict:
     """The verdict that follows from a record, on the day that it was begun."""
     run = record.run
     frameworks = run["frameworks"]
     listed: FrozenSet[str] = mandatory.of_frameworks(run["mandatory"]["cases"], list(frameworks))
-    left_out = {case: record.left_out.get(case) or _why_not_selected(run, case) for case in listed}
+    left_out = {case: record.left_out.get(case) or _why_not_selected(run) for case in listed}
     verdict = judged(
         Evidence(
             planned=record.planned,
@@ -99,13 +140,15 @@ def verdict_of(record: Record) -> Verdict:
             covers=covers(run),
             fault=str(record.environment["fault"]),
             interrupted=record.ended,
+            whole=record.whole.get("count", len(record.planned)),
+            why_parted=_why_not_selected(run) if run["shard"] else record.ended,
         )
     )
     of_devices = repetitions.remarks(record.repeats, record.results) + repetitions.remarks_of_lost(record.results)
     return replace(verdict, remarks=(*verdict.remarks, *of_devices))
 
 
-def _why_not_selected(run: Mapping[str, Any], case: str) -> str:
+def _why_not_selected(run: Mapping[str, Any]) -> str:
     if run["shard"]:
         return f"this is shard {run['shard']}; join all shards with `ipu-conformance report merge`"
     return "the suite that was run has no such cases, or the command line did not ask for them"
@@ -162,16 +205,13 @@ def areas(results: Sequence[Result]) -> List[Dict[str, Any]]:
     ]
 
 
-def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
-    """Write all files that follow from the journal; the manifest comes last."""
+def texts(record: Record, verdict: Verdict) -> Dict[str, str]:
+    """The files that follow from a journal, by their paths in the folder; the manifest follows from them."""
     from ipu_conformance.report import junit, page, scripts, timelines
 
-    record = recorded(entries)
-    verdict = verdict_of(record)
     report = report_of(record, verdict)
     schema.require(report)
-    (folder / MANIFEST).unlink(missing_ok=True)
-    texts = {
+    return {
         REPORT: pretty(report),
         ENVIRONMENT: pretty(record.environment),
         JUNIT: junit.text(record, verdict),
@@ -180,13 +220,45 @@ def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
         **{f"{GRAPHS}/{name}": text for name, text in _graphs(record).items()},
         **{f"{TRACES}/{name}": text for name, text in timelines.files(record).items()},
     }
+
+
+def require_new(folder: Path) -> None:
+    """Refuse a place where no new report can be: there is something, or nothing can be written."""
+    if (folder / journal.FILE).exists():
+        raise ReportError(f"{folder} holds a report; choose another folder with --out.")
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ReportError(f"{folder} is not a folder; choose a new one with --out.")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ReportError(f"{folder} holds other files; choose a new folder with --out.")
+    require_writable(folder)
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be written; it exists afterwards."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ReportError(f"{folder} cannot be written: {error.strerror}; choose another with --out.") from error
+
+
+def write(folder: Path, entries: Sequence[Mapping[str, Any]]) -> Verdict:
+    """Write all files that follow from the journal; the manifest comes last."""
+    record = recorded(entries)
+    verdict = verdict_of(record)
+    written = texts(record, verdict)
+    (folder / MANIFEST).unlink(missing_ok=True)
     for place in (FAILURES, TRACES, GRAPHS):
         shutil.rmtree(folder / place, ignore_errors=True)
-    for name, text in texts.items():
+    for name in FILES:
+        for part in folder.glob(f"{name}.*.part"):  # of a run that was killed while it wrote
+            part.unlink()
+    for name, text in written.items():
         (folder / name).parent.mkdir(exist_ok=True)
         with replacing(folder / name) as beside:
             beside.write_text(text, encoding="utf-8")
-    seal(folder, record, verdict)
+    with replacing(folder / MANIFEST) as beside:
+        beside.write_text(sealed(manifest(folder, written, record, verdict)), encoding="utf-8")
     return verdict
 
 
@@ -199,21 +271,15 @@ def _graphs(record: Record) -> Dict[str, str]:
     return files
 
 
-def seal(folder: Path, record: Record, verdict: Verdict) -> None:
-    """Write the manifest: the SHA-256 of each file, of the mandatory list and of itself."""
-    manifest = {
+def manifest(folder: Path, names: Iterable[str], record: Record, verdict: Verdict) -> Dict[str, Any]:
+    """What the manifest says: the SHA-256 of the journal, of the files that follow from it, of the mandatory list."""
+    return {
         "schema": SCHEMA,
         "ipu_conformance": __version__,
-        "files": {
-            path.relative_to(folder).as_posix(): file_digest(path)
-            for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.name != MANIFEST
-        },
+        "files": {name: file_digest(folder / name) for name in sorted({journal.FILE, *names})},
         "mandatory": record.run["mandatory"]["digest"],
         "verdict": verdict.word,
     }
-    with replacing(folder / MANIFEST) as beside:
-        beside.write_text(sealed(manifest), encoding="utf-8")
 
 
 def sealed(manifest: Mapping[str, Any]) -> str:
@@ -244,18 +310,20 @@ def read_report(folder: Path) -> Dict[str, Any]:
         report = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReportError(f"{folder} holds no report: {error.strerror}; give the folder of a qualification.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReportError(f"{path} is not JSON: {error}.") from error
     schema.require(report)
     return dict(report)
 
 
-def spoken(verdict: Verdict) -> List[str]:
-    """The verdict in lines of text."""
+def spoken(verdict: Verdict, folder: Path) -> List[str]:
+    """The verdict in lines of text, the digest that tells this report from any other, and where to read it."""
     return [
         f"{verdict.word}: {verdict.covers}",
         *(f"- {reason}" for reason in verdict.reasons),
         *(f"  {remark}" for remark in verdict.remarks),
+        f"digest: {(manifest_of(folder) or {}).get('digest', 'none, the report is not sealed')}",
+        f"report: {folder / PAGE}",
     ]
 
 
@@ -273,6 +341,7 @@ def manifest_of(folder: Path) -> Optional[Dict[str, Any]]:
     """The manifest of a folder, None if it is not sealed or not readable."""
     try:
         data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        journal.canonical(data).encode()
+    except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

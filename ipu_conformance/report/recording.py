@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
@@ -19,7 +20,7 @@ from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
 from ipu_conformance.cases import in_suite, suite_folder
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import folder as report_folder
-from ipu_conformance.report import mandatory, sharding
+from ipu_conformance.report import mandatory, schema, sharding
 from ipu_conformance.report.environment import devices, environment
 from ipu_conformance.report.journal import FILE, Journal, JournalError
 from ipu_conformance.report.listening import FINISHED, LEFT_OUT, WHOLE, Listening, id_of_nodeid
@@ -99,6 +100,7 @@ class Recorder:
         self._not_collected: List[str] = []
         self._process = os.getpid()
         self._causes: Dict[str, str] = {}
+        self._begun = self._refused = False
         try:
             self._go_on(resume)
         except ConformanceError:
@@ -110,13 +112,15 @@ class Recorder:
         entries = self.journal.entries
         if entries and not resume:
             raise JournalError(f"{self.place} holds a report; go on with it (--resume), or choose another folder.")
-        begun = next((entry["run"] for entry in entries if entry["kind"] == "begin"), None)
-        if begun is not None and begun != self.run:
-            word = next(word for word in self.run if begun.get(word) != self.run[word])
-            raise JournalError(
-                f"{self.place} was begun with another {word}: {_shown(begun.get(word))}, not {_shown(self.run[word])}; "
-                "choose another folder."
-            )
+        schema.require_journal(entries, str(self.journal.path))
+        begun = next((entry for entry in entries if entry["kind"] == "begin"), None)
+        if begun is not None:
+            other = report_folder.changed(begun, {"run": self.run, "environment": self.where})
+            for word, values in other.items():
+                before, now = map(report_folder.shown, values)
+                raise JournalError(
+                    f"{self.place} was begun with another {word}: {before}, not {now}; choose another folder."
+                )
         self._causes = _causes(entries)
         self.earlier = [entry for entry in entries if entry["kind"] == "case"]
         self.finished = {entry["case"] for entry in self.earlier}
@@ -124,10 +128,15 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Write where the run takes place."""
+        """Count what an earlier run has executed."""
         tally = self.config.stash[TALLY]
         for entry in self.earlier:
             tally.count(entry["case"], skipped=entry["outcome"] == SKIPPED)
+
+    def _begin(self) -> None:
+        """Write where the run takes place: from here on the folder is not sealed until its end."""
+        self._begun = True
+        (self.place / report_folder.MANIFEST).unlink(missing_ok=True)
         self._write({"kind": "begin", "at": _now(), "run": self.run, "environment": self.where})
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -135,19 +144,22 @@ class Recorder:
         self.plan(item.nodeid for item in session.items if item.get_closest_marker("ipu") is not None)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep what could not be collected."""
+        """Keep what could not be collected, and why."""
         if report.failed:
-            self._not_collected.append(report.nodeid)
+            why = (report.longreprtext.strip().splitlines() or ["no reason is given"])[-1]
+            self._not_collected.append(f"{report.nodeid} could not be collected ({re.sub('^E +', '', why)})")
 
     def plan(self, nodeids: Iterable[str]) -> None:
         """Write down which cases are to run; those of a run that is gone on with must be the rest of it."""
         self._planned = {nodeid: id_of_nodeid(nodeid, path_of(nodeid, self.config)) for nodeid in nodeids}
         cases = set(self._planned.values())
-        if not self._promised:
-            self._write({"kind": "plan", "at": _now(), "cases": sorted(cases)})
-        elif cases != self._promised - self.finished:
+        if self._promised and cases != self._promised - self.finished:
+            self._refused = True
             other = sorted(cases ^ (self._promised - self.finished))[0]
             raise pytest.UsageError(f"{self.place} was begun with other cases, such as {other}; choose another folder.")
+        self._begin()
+        if not self._promised:
+            self._write({"kind": "plan", "at": _now(), "cases": sorted(cases)})
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Write a case's line with the report of its last phase, or of its worker's crash."""
@@ -195,11 +207,15 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the last line and the folder."""
+        """Write the last line and the folder; one that this run has no business with stays as it is."""
+        if self._refused:
+            return
         if self.listening is not None and self.listening.whole:
             self.whole, self.left_out = self.listening.whole, self.listening.left_out
         try:
             if not self.problem:
+                if not self._begun:  # nothing could be collected
+                    self._begin()
                 left_out = {**self._above_the_level(), **self.left_out}
                 end = {"why": self._why_ended(session), "whole": self.whole, "left_out": left_out}
                 self.journal.append({"kind": "end", "at": _now(), **end})
@@ -228,7 +244,7 @@ class Recorder:
     def _why_ended(self, session: pytest.Session) -> str:
         """Why planned cases were not run; empty if all were."""
         if self._not_collected:
-            return f"{self._not_collected[0]} could not be collected"
+            return self._not_collected[0]
         done = {entry["case"] for entry in self.journal.entries if entry["kind"] == "case"}
         if (self._promised or self._planned) and not (self._promised | set(self._planned.values())) - done:
             return ""
@@ -241,9 +257,8 @@ class Recorder:
         if self.problem:
             terminalreporter.line(f"FAILED: {self.problem}", red=True)
         if self.verdict is not None:
-            for line in report_folder.spoken(self.verdict):
+            for line in report_folder.spoken(self.verdict, self.place):
                 terminalreporter.line(line)
-            terminalreporter.line(f"report: {self.place / report_folder.PAGE}")
 
     def close(self) -> None:
         """Let others use the folder."""
@@ -336,11 +351,6 @@ def _worker(report: Any) -> str:
 def _why_skipped(report: Any) -> str:
     said = report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else str(report.longrepr)
     return str(said)[len("Skipped: ") :] if str(said).startswith("Skipped: ") else str(said)
-
-
-def _shown(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _now() -> str:

@@ -1,8 +1,9 @@
-"""The schema of report.json, versioned, and its validation: which words an object has and what each of them is."""
+"""The schema of report.json, versioned, and of the journal: which words an object has and what each of them is."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+import datetime
+from typing import Any, Mapping, Sequence
 
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report.results import CAUSES, OUTCOMES
@@ -43,7 +44,13 @@ class Maybe:
         self.form = form
 
 
+class Moment:
+    """A text such as 2027-01-31T10:00:00+00:00."""
+
+
 NUMBER = (int, float)
+LARGEST = 1e300
+"""The largest number; a larger one, an infinity and NaN are refused."""
 COUNT_AND_DIGEST = {"count": int, "digest": str}
 
 FRAMEWORK = {
@@ -58,22 +65,34 @@ FRAMEWORK = {
 }
 """What executes a framework."""
 
+RUN = {
+    "ipu_conformance": str,
+    "target": str,
+    "level": str,
+    "frameworks": Table(FRAMEWORK),
+    "count": (int, type(None)),
+    "shard": str,
+    "suite": str,
+    "mandatory": COUNT_AND_DIGEST,
+    "waivers": Each({"case": str, "reason": str, "link": str, "until": str}),
+}
+WHOLE = {"count": Maybe(int), "digest": Maybe(str)}
+MARGIN = {"used": NUMBER, "what": str, "checks": int}
+CURVE = {
+    "metric": str,
+    "passed": bool,
+    "values": Each(NUMBER),
+    "low": Each(NUMBER),
+    "mean": Each(NUMBER),
+    "high": Each(NUMBER),
+}
+
 REPORT: Mapping[str, Any] = {
     "schema": Words(VERSION),
     "verdict": {"word": Words(*VERDICTS), "reasons": Each(str), "remarks": Each(str), "covers": str},
-    "run": {
-        "ipu_conformance": str,
-        "target": str,
-        "level": str,
-        "frameworks": Table(FRAMEWORK),
-        "count": (int, type(None)),
-        "shard": str,
-        "suite": str,
-        "mandatory": COUNT_AND_DIGEST,
-        "waivers": Each({"case": str, "reason": str, "link": str, "until": str}),
-    },
+    "run": RUN,
     "planned": COUNT_AND_DIGEST,
-    "whole": {"count": Maybe(int), "digest": Maybe(str)},
+    "whole": WHOLE,
     "counts": dict.fromkeys(OUTCOMES, int),
     "areas": Each({"chapter": str, "framework": str, **dict.fromkeys(OUTCOMES, int)}),
     "cases": Each(
@@ -90,23 +109,58 @@ REPORT: Mapping[str, Any] = {
             "command": Maybe(str),
             "devices": Maybe(Each(str)),
             "repeated": Maybe(str),
-            "margin": Maybe({"used": NUMBER, "what": str, "checks": int}),
+            "margin": Maybe(MARGIN),
         }
     ),
-    "curves": Each(
-        {
-            "case": str,
-            "metric": str,
-            "passed": bool,
-            "values": Each(NUMBER),
-            "low": Each(NUMBER),
-            "mean": Each(NUMBER),
-            "high": Each(NUMBER),
-        }
-    ),
+    "curves": Each({"case": str, **CURVE}),
     "devices": Each({"device": str, "failed": int, "of": int}),
     "times": {"started": str, "ended": str, "runs": int},
 }
+
+MACHINE = {"platform": str, "processor": str, "cores": (int, type(None)), "memory_bytes": int}
+LINE = {"kind": str, "chain": str}
+"""Words of every line of the journal."""
+JOURNAL: Mapping[str, Mapping[str, Any]] = {
+    "begin": {
+        **LINE,
+        "at": Moment(),
+        "run": {**RUN, "mandatory": {"digest": str, "cases": Each(str)}, "advisory": Table(str)},
+        "environment": {
+            "ipu_conformance": str,
+            "python": str,
+            "packages": Table((str, type(None))),
+            "machine": MACHINE,
+            "machines": Maybe(Each(MACHINE)),
+            "device": Table(FRAMEWORK),
+            "variables": Table(str),
+            "fault": str,
+            "executable": str,
+        },
+    },
+    "plan": {**LINE, "at": Moment(), "cases": Each(str)},
+    "case": {
+        **LINE,
+        "case": str,
+        "outcome": Words(*OUTCOMES),
+        "seconds": NUMBER,
+        "sentence": Maybe(str),
+        "cause": Maybe(Words(*CAUSES)),
+        "details": Maybe(str),
+        "margin": Maybe(MARGIN),
+        "curves": Maybe(Each(CURVE)),
+        "timelines": Maybe(
+            Each({"framework": str, "workload": Maybe(str), "slots": list, "memory": (list, type(None))})
+        ),
+        "graphs": Maybe(Each(str)),
+        "run": Maybe(Table(str)),
+        "devices": Maybe(Each(str)),
+        "at": Maybe(str),
+        "worker": Maybe(str),
+    },
+    "repeats": {**LINE, "at": Moment(), "case": str, "devices": Table(Each(str))},
+    "end": {**LINE, "at": Moment(), "why": str, "whole": WHOLE, "left_out": Table(str)},
+}
+"""The lines of the journal by their kind."""
 
 
 def require(report: Any) -> None:
@@ -114,6 +168,14 @@ def require(report: Any) -> None:
     if isinstance(report, dict) and report.get("schema") != VERSION:
         raise SchemaError(f"The report has schema {report.get('schema')!r}, and this release reads {VERSION}.")
     _require(report, REPORT, "report")
+
+
+def require_journal(entries: Sequence[Mapping[str, Any]], source: str) -> None:
+    """Refuse entries of a journal that no run writes, by the first place that does not follow the schema."""
+    for number, entry in enumerate(entries, start=1):
+        place = f"{source}: line {number}"
+        _require(entry.get("kind"), Words(*JOURNAL), f"{place}.kind")
+        _require(entry, JOURNAL[entry["kind"]], place)
 
 
 def _require(value: Any, form: Any, place: str) -> None:
@@ -130,9 +192,21 @@ def _require(value: Any, form: Any, place: str) -> None:
             _require(each, form.form, f"{place}.{key}")
     elif isinstance(form, Mapping):
         _require_words(value, form, place)
+    elif isinstance(form, Moment):
+        _require(value, str, place)
+        _require_moment(value, place)
     elif not isinstance(value, form) or (isinstance(value, bool) and form is not bool):
         names = form if isinstance(form, tuple) else (form,)
         raise SchemaError(f"{place} is {value!r}; the schema has {' or '.join(each.__name__ for each in names)} there.")
+    elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
+        raise SchemaError(f"{place} is not a finite number of up to {LARGEST:g}.")
+
+
+def _require_moment(value: str, place: str) -> None:
+    try:
+        datetime.datetime.fromisoformat(value)
+    except ValueError:
+        raise SchemaError(f"{place} is {value!r}; the schema has a time such as 2027-01-31T10:00:00+00:00.") from None
 
 
 def _require_words(value: Any, form: Mapping[str, Any], place: str) -> None:

@@ -8,6 +8,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.workers.scheduling import chunks, cost
 
+MOST = 10_000
+"""Shards of a run; more than there are cases are of no use."""
+
 
 class ShardError(ConformanceError):
     """What was given is no shard."""
@@ -25,10 +28,10 @@ class Shard(NamedTuple):
 
 def parse(text: Optional[str]) -> Optional[Shard]:
     """The shard of a text such as 2/5, None where none is given."""
-    if not text:
+    if text is None:
         return None
     found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or not 1 <= int(found.group(1)) <= int(found.group(2)):
+    if found is None or not 1 <= int(found.group(1)) <= int(found.group(2)) <= MOST:
         raise ShardError(f"The shard is {text!r}; write 2/5 for the second of five.")
     return Shard(int(found.group(1)), int(found.group(2)))
 

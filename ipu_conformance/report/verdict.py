@@ -63,6 +63,10 @@ class Evidence:
     """The fault that was on, by its name."""
     interrupted: str = ""
     """Why the run ended before its end; empty if it did not."""
+    whole: int = 0
+    """How many cases all shards have together; 0 where nobody knows."""
+    why_parted: str = ""
+    """Why the planned cases are not the whole run."""
 
 
 def judged(evidence: Evidence) -> Verdict:
@@ -129,6 +133,9 @@ def _gaps(evidence: Evidence) -> List[str]:
         causes[cause] += not cause.startswith(NOT_COVERED)
     for cause, count in sorted((+causes).items()):
         sentences.append(f"{_cases(count, 'mandatory ')} not run: {_ended(cause)}")
+    elsewhere = evidence.whole - len(planned)
+    if elsewhere > 0 and not +causes:
+        sentences.append(f"{_cases(elsewhere)} not run, of {evidence.whole:,}: {_ended(evidence.why_parted)}")
     causes = Counter()
     skipped = {case: result for case, result in evidence.results.items() if result.outcome == SKIPPED}
     for case, result in skipped.items():

@@ -192,16 +192,26 @@ def test_a_finished_run_is_finished(suite):
     [
         (["--ipu-level", "smoke"], "ERROR: *out was begun with another level: premerge, not smoke; choose another*"),
         (["-k", "passes or close"], "ERROR: *out was begun with other cases, such as test_acme.py::test_close; *"),
+        (
+            ["--ipu-frameworks", "paddle"],
+            "ERROR: *out was begun with another choice of frameworks: paddle, poptorch, *",
+        ),
+        (["--ipu-shard", "1/2"], "ERROR: *out was begun with another shard: none, not 1/2; choose another folder."),
+        ([], "ERROR: *out was begun with another fault: none, not inert; choose another folder."),
     ],
-    ids=["level", "cases"],
+    ids=["level", "cases", "frameworks", "shard", "fault"],
 )
-def test_another_run_is_not_gone_on_with(suite, options, sentence):
-    """Two runs in one folder would be nobody's."""
+def test_another_run_is_not_gone_on_with(suite, monkeypatch, options, sentence):
+    """Two runs in one folder would be nobody's; the report that is there stays as it is."""
     suite.runpytest_inprocess(*OPTIONS, "-k", "passes")
+    before = {path: path.read_bytes() for path in (suite.path / "out").iterdir()}
+    if not options:
+        monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "inert")
     other = suite.runpytest_inprocess(*OPTIONS, "--ipu-resume", "-k", "passes", *options)
 
     assert other.ret == pytest.ExitCode.USAGE_ERROR
     other.stderr.fnmatch_lines([sentence])
+    assert {path: path.read_bytes() for path in (suite.path / "out").iterdir()} == before
 
 
 def test_a_killed_run_loses_the_case_under_way(suite):
@@ -250,7 +260,8 @@ def test_what_cannot_be_collected_makes_a_run_incomplete(suite):
 
     verdict = report_folder.read_report(suite.path / "out")["verdict"]
     assert verdict["word"] == "INCOMPLETE"
-    assert "9 planned cases were not run, of 9: test_broken.py could not be collected." in verdict["reasons"]
+    why = "test_broken.py could not be collected (ModuleNotFoundError: No module named 'nothing_of_that_name')"
+    assert f"9 planned cases were not run, of 9: {why}." in verdict["reasons"]
 
 
 def test_shards_are_disjoint_complete_and_the_same_everywhere():
