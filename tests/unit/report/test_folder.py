@@ -364,10 +364,8 @@ def test_a_missing_shard_without_a_mandatory_case_is_named_too(tmp_path):
 
 def test_shards_may_have_devices_of_their_own(tmp_path):
     """The merged report names them all."""
-    frameworks = [
-        {**journals.run()["frameworks"], "paddle": {**journals.framework("paddle"), "identity": {"serial": each}}}
-        for each in ("A-1", "B-2")
-    ]
+    serials = [{**journals.framework("paddle"), "identity": {"serial": each}} for each in ("A-1", "B-2")]
+    frameworks = [{**journals.run()["frameworks"], "paddle": each} for each in serials]
     parts = [shard(tmp_path, k + 1, CASES[k::2], of=2, frameworks=frameworks[k]) for k in range(2)]
 
     assert merging.merge(parts, tmp_path / "merged").word == "QUALIFIED"

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 import threading
 import time
@@ -115,17 +117,48 @@ def test_an_interrupt_leaves_a_report(small, capsys, monkeypatch):
     assert verification.complaints(small / "report") == []
 
 
+def test_a_run_that_pytest_refuses_has_no_verdict(small, capsys):
+    """The verdict of the report that is there is not this run's."""
+    cli.main(ARGUMENTS)
+    capsys.readouterr()
+
+    assert cli.main([*ARGUMENTS, "--resume", "--level", "smoke"]) == 2
+    answer = capsys.readouterr()
+    assert "was begun with another level: premerge, not smoke; choose another folder." in answer.err
+    assert "on emulator; level" not in answer.out
+    assert verification.complaints(small / "report") == []
+
+    assert cli.main([*ARGUMENTS[:-1], "other", "--", "--nonsense"]) == 2
+    assert capsys.readouterr().err == "ipu-conformance: error: unrecognized arguments: --nonsense\n"
+
+
+def test_a_run_hears_an_interrupt_behind_a_shell_s_ampersand():
+    """A shell starts what runs in the background with interrupts ignored, which pytest is not to inherit."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    program = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    try:
+        answer = subprocess.check_output([sys.executable, "-c", program], preexec_fn=qualify._of_this_process)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert answer == b"True\n"
+
+
 @pytest.mark.parametrize(
     ("prepare", "options", "sentence"),
     [
         (lambda out: Journal(out / FILE).close(), [], "report holds a report; go on with it (--resume), or choose"),
         (lambda out: (out.mkdir(), (out / "letter.txt").touch()), [], "report holds other files; choose a new folder"),
+        (lambda out: out.touch(), [], "report is not a folder; choose a new one with --out."),
+        (lambda out: out.touch(), ["--out", "report/a"], "report/a cannot be written: Not a directory; choose another"),
         (lambda out: None, ["-n", "0"], "-n is 0; give a whole number from 1."),
+        (lambda out: None, ["--waivers", "none.json"], "none.json cannot be read: No such file or directory."),
+        (lambda out: None, ["--shard", ""], "The shard is ''; write 2/5 for the second of five."),
+        (lambda out: None, ["--shard", f"1/{10**9}"], "The shard is '1/1000000000'; write 2/5 for the second of five."),
         (lambda out: None, ["--shard", "3/2"], "The shard is '3/2'; write 2/5 for the second of five."),
         (lambda out: None, ["--frameworks", "caffe"], "--ipu-frameworks names 'caffe'; choose from poptorch"),
-        (lambda out: None, ["--waivers", "none.json"], "error: none.json cannot be read: No such file or directory."),
     ],
-    ids=["report", "files", "workers", "shard", "framework", "waivers"],
+    ids=["report", "files", "file", "below", "workers", "waivers", "no-shard", "shards", "shard", "framework"],
 )
 def test_what_cannot_begin_is_refused_at_once(small, capsys, prepare, options, sentence):
     """Before the target is asked."""
