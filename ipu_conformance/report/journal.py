@@ -94,6 +94,15 @@ def _entry(line: bytes) -> Optional[Entry]:
     return entry if as_written and isinstance(entry, dict) else None
 
 
+def _writable(data: Any) -> Any:
+    """The data with every text in characters that UTF-8 has: an error message may quote bytes that are no text."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode()
+    if isinstance(data, dict):
+        return {_writable(key): _writable(value) for key, value in data.items()}
+    return [_writable(each) for each in data] if isinstance(data, (list, tuple)) else data
+
+
 class Journal:
     """A journal that is being written; while it is open, no other process opens it."""
 
@@ -136,7 +145,7 @@ class Journal:
 
     def append(self, entry: Mapping[str, Any]) -> Entry:
         """Hand one entry to the system, which keeps it if this process is killed; take back one that does not fit."""
-        whole = dict(entry)
+        whole = _writable(dict(entry))
         whole["chain"] = linked(self._chain, whole)
         line = canonical(whole).encode() + b"\n"
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Dict, Mapping
 
-from ipu_conformance.report.results import FAILED, Result
+from ipu_conformance.report.results import FAILED, NEUTRAL, Result
 
 if TYPE_CHECKING:
     from ipu_conformance.report.folder import Record
@@ -110,19 +110,20 @@ def files(record: Record) -> Dict[str, str]:
 
 def has_program(result: Result) -> bool:
     """Whether a failed case can be shown without pytest."""
-    return result.run is not None and result.run["way"] in (*COMPARISONS, OP)
+    repeatable = result.run is not None and result.run["way"] in (*COMPARISONS, OP)
+    return repeatable and result.framework != NEUTRAL
 
 
 def program(result: Result, frameworks: Mapping[str, Any]) -> str:
     """The program that repeats the run or the call of a failed case."""
     run = result.run or {}
-    sentence = result.sentence.replace("\\", "\\\\").replace('"""', "'''")
+    case, sentence = (text.replace("\\", "\\\\").replace('"""', "'''") for text in (result.case, result.sentence))
     device = {"target": frameworks[result.framework]["target"], "framework": result.framework}
     if run["way"] == OP:
         body = CALL.format(**device, **{word: text for word, text in run.items() if word != "way"})
     else:
         body = RUN.format(**device, **run, comparison=COMPARISONS[run["way"]])
-    return HEAD.format(case=result.case, sentence=sentence) + body
+    return HEAD.format(case=case, sentence=sentence) + body
 
 
 def name_of(number: int, result: Result) -> str:

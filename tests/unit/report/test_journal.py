@@ -36,6 +36,17 @@ def test_what_is_appended_is_read(path):
     assert (reading.torn, reading.broken, reading.size) == (0, None, path.stat().st_size)
 
 
+def test_bytes_that_are_no_text_are_written_as_numbers(path):
+    """An error message that quotes them ends no run."""
+    again = Journal(path)
+    again.append({"kind": "case", "sentence": "no device \udcff", "devices": ("\ud800",)})
+    again.close()
+
+    reading = read(path)
+    assert (reading.broken, reading.entries[-1]["sentence"]) == (None, "no device \\udcff")
+    assert reading.entries[-1]["devices"] == ["\\ud800"]
+
+
 def test_a_torn_last_line_is_dropped_and_the_journal_goes_on(path):
     """A run that was killed while it wrote loses the line under way, wherever it was cut."""
     whole = path.read_bytes()

@@ -32,7 +32,7 @@ RUN = {"way": "train", "net": "mlp", "config": repr(CONFIG), "options": "{}"}
 def test_a_failed_run_is_a_program_without_pytest():
     """It repeats the run of the case, whose configuration it holds, and compares it with the oracle."""
     text = scripts.program(
-        failed(CASES[0], run=RUN, sentence='it says """no""" \\ at all.'), journals.run()["frameworks"]
+        failed(f'{CASES[0][:-1]}"""\\x]', run=RUN, sentence='it says """no""" \\ at all.'), journals.run()["frameworks"]
     )
     line = next(line for line in text.splitlines() if line.startswith("config = "))
     names = {"RunConfig": RunConfig, "Rule": Rule, "inf": float("inf")}
@@ -48,6 +48,7 @@ def test_only_a_failure_that_trained_or_inferred_has_a_program():
     assert scripts.has_program(failed(CASES[0], run=RUN))
     assert not scripts.has_program(failed(CASES[0]))
     assert not scripts.has_program(failed(CASES[0], run={**RUN, "way": "native"}))
+    assert not scripts.has_program(failed("test_acme.py::test_of_no_framework", run=RUN))
     record = report_folder.recorded(entries([failed(CASES[0], run=RUN), failed(CASES[1])]))
     assert sorted(name.rpartition(".")[2] for name in scripts.files(record)) == ["py", "txt", "txt"]
 
