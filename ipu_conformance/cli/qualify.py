@@ -32,6 +32,7 @@ USAGE_ERROR = 4
 """pytest's exit code for what it refuses: the folder of another run, or an option that it does not know."""
 SHOWN = 15
 """Lines of pytest's output that are shown where it did not come to a report."""
+_FULL = re.compile(r"(?:FAILED|!+ \S+Exit): (.+ cannot be written: .+--resume\.)")
 _REFUSED = re.compile(r"(?:ERROR|\S+: error): (.+)")
 PARENT_DEATH = 1
 """Linux's option of prctl that sends a signal to a process whose parent dies."""
@@ -78,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
         ended = _execute(args, selection, output, folder, size)
         output.seek(0)
         said = output.read().splitlines()
+    full = next((found.group(1) for found in map(_FULL.match, said) if found is not None), None)
+    if full is not None:
+        raise QualifyError(full)
     if ended == USAGE_ERROR:
         raise QualifyError(_refusal(said))
     code = _conclude(args.out, said)

@@ -17,6 +17,7 @@ from ipu_conformance.report import preflight, verification
 from ipu_conformance.report.journal import FILE, Journal
 from ipu_conformance.report.preflight import PreflightError
 from ipu_conformance.selection import Selection, select
+from tests.unit.report.test_recording import full_disk
 
 CASES = """
     import os, signal, time
@@ -130,6 +131,20 @@ def test_a_run_that_pytest_refuses_has_no_verdict(small, capsys):
 
     assert cli.main([*ARGUMENTS[:-1], "other", "--", "--nonsense"]) == 2
     assert capsys.readouterr().err == "ipu-conformance: error: unrecognized arguments: --nonsense\n"
+
+
+def test_a_disk_that_was_full_for_a_moment_is_told(small, capsys):
+    """A case's line did not fit, and the smaller report does."""
+    cli.main([*ARGUMENTS[:-1], "whole"])
+    sizes = {path.name: path.stat().st_size for path in (small / "whole").iterdir() if path.is_file()}
+    assert sizes.pop(FILE) - 10 > max(sizes.values())
+    capsys.readouterr()
+
+    with full_disk((small / "whole" / FILE).stat().st_size - 500):
+        assert cli.main(ARGUMENTS) == 2
+
+    sentence = "report/journal.jsonl cannot be written: File too large; make room, then go on with --resume.\n"
+    assert capsys.readouterr().err.endswith(sentence)
 
 
 def test_a_run_hears_an_interrupt_behind_a_shell_s_ampersand():
