@@ -13,7 +13,8 @@ from typing import List
 
 import pytest
 
-from ipu_conformance.cases import case_id, in_suite
+from ipu_conformance.cases import case_id
+from ipu_conformance.suite_files import in_suite
 
 CHOSEN = json.loads(os.environ.get("TROUBLES", "{}"))
 SECONDS = 2

@@ -11,9 +11,9 @@ from typing import Any, FrozenSet, List, Tuple, Type
 
 import pytest
 
-from ipu_conformance import cases
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS, Selection, select
+from ipu_conformance.suite_files import suite_folder
 
 SELECTION = pytest.StashKey[Selection]()
 FOLDERS = pytest.StashKey[Tuple[Path, ...]]()
@@ -30,7 +30,7 @@ def asks_for_cases(config: pytest.Config) -> bool:
         return True
     if any("ipu_conformance" in argument for argument in config.args):
         return True
-    suite = cases.suite_folder()
+    suite = suite_folder()
     return any(suite == path or suite in path.parents or path in suite.parents for path in asked_paths(config))
 
 
@@ -65,7 +65,7 @@ def _asked_path(argument: str, config: pytest.Config) -> Path:
 def path_of(nodeid: str, config: pytest.Config) -> Path:
     """The file of a test; one outside pytest's root is named by its place in the suite, or in what was asked for."""
     if FOLDERS not in config.stash:
-        config.stash[FOLDERS] = (config.rootpath, cases.suite_folder(), *asked_paths(config))
+        config.stash[FOLDERS] = (config.rootpath, suite_folder(), *asked_paths(config))
     return _found(nodeid.partition("::")[0], config.stash[FOLDERS])
 
 

@@ -11,29 +11,12 @@ import pytest
 
 from ipu_conformance import levels
 from ipu_conformance.selection import LEVELS, Selection
+from ipu_conformance.suite_files import in_suite, suite_folder
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workers.scheduling import framework_of
 
 CASE_TIME_LIMIT = 300
 """Seconds after which a case that hangs has failed, unless it carries a time limit of its own."""
-
-
-@functools.lru_cache(maxsize=1)
-def suite_folder() -> Path:
-    """Where the conformance suite stands: tests/ipu of the checkout, shipped as ipu_conformance.suite."""
-    checkout = Path(__file__).resolve().parents[1] / "tests" / "ipu"
-    if checkout.is_dir():
-        return checkout
-    spec = importlib.util.find_spec("ipu_conformance.suite")
-    if spec is None or not spec.submodule_search_locations:
-        raise pytest.UsageError("The installation holds no ipu_conformance.suite; install the package again.")
-    return Path(next(iter(spec.submodule_search_locations))).resolve()
-
-
-@functools.lru_cache(maxsize=None)
-def in_suite(path: Path) -> bool:
-    """Whether a file belongs to the conformance suite."""
-    return suite_folder() in path.resolve().parents
 
 
 ROOT = "ipu_root"

@@ -13,9 +13,10 @@ import pytest
 
 from ipu_conformance import cases, targets
 from ipu_conformance.asking import SELECTION, asked_paths, asks_for_cases, matches_cases_only, selection_of
-from ipu_conformance.cases import case_id, frameworks_of, in_suite
+from ipu_conformance.cases import case_id, frameworks_of
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS, Selection
+from ipu_conformance.suite_files import in_suite, suite_folder
 from ipu_conformance.tally import TALLY, Tally
 from ipu_conformance.targets import FAULT, FRAMEWORKS, Inspector, activate, active, devices_of, discover
 from ipu_conformance.triangulation import Triangulation
@@ -181,7 +182,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
     Conformance cases alone are not about the project's own tests, which import every framework, and no run is about
     the folder of a framework that is left out. A foreign norecursedirs does not leave out a folder of the suite.
     """
-    own_tests, suite = cases.suite_folder().parent / "unit", cases.suite_folder()
+    own_tests, suite = suite_folder().parent / "unit", suite_folder()
     if collection_path == own_tests:
         left_out = matches_cases_only(config.getoption("markexpr") or "")
     else:

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the case with pytest, in a process of its own."""
-    from ipu_conformance.cases import suite_folder
+    from ipu_conformance.suite_files import suite_folder
 
     file, _, _ = args.id.partition("::")
     folder = suite_folder()

@@ -31,8 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what is asked for."""
     if args.training:
-        from ipu_conformance.cases import suite_folder
         from ipu_conformance.cli.training_coverage import training
+        from ipu_conformance.suite_files import suite_folder
 
         print("\n".join(training(suite_folder() / "training")))
         return 0

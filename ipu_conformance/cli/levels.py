@@ -75,8 +75,8 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _update(args: argparse.Namespace) -> int:
-    from ipu_conformance.cases import suite_folder
     from ipu_conformance.matrix import table
+    from ipu_conformance.suite_files import suite_folder
 
     seconds: Dict[str, float] = {}
     for path in sorted(path for folder in args.notes for path in folder.glob("*.json")):

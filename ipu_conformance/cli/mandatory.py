@@ -78,7 +78,7 @@ def _say_changes(before: FrozenSet[str], after: FrozenSet[str]) -> None:
 
 def _collected() -> Dict[str, bool]:
     """Every case of the suite on all frameworks, and whether it is bound to a kind of target or to a tool."""
-    from ipu_conformance.cases import suite_folder
+    from ipu_conformance.suite_files import suite_folder
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "cases.json")

@@ -103,7 +103,7 @@ def _look_at(folder: Path, *, resume: bool) -> int:
 
 def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     """The command line of pytest: the suite alone, whatever pytest.ini or conftest.py stand about."""
-    from ipu_conformance.cases import suite_folder
+    from ipu_conformance.suite_files import suite_folder
 
     suite = suite_folder()
     words = [sys.executable, "-m", "pytest", str(suite), "-c", os.devnull]

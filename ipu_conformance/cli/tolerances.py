@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the suite without the file that is shipped, and write what it measured into a new one."""
     if args.source is not None:
         return _pack(args.source)
-    from ipu_conformance.cases import suite_folder
+    from ipu_conformance.suite_files import suite_folder
 
     command = [sys.executable, "-m", "pytest", str(suite_folder()), "-m", "ipu", "--ipu-level", "qualify", "-q"]
     with tempfile.TemporaryDirectory() as folder:

@@ -33,12 +33,12 @@ from _pytest.runner import runtestprotocol
 from _pytest.warnings import catch_warnings_for_item
 
 from ipu_conformance import levels
-from ipu_conformance.cases import suite_folder
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.emulator.faults.catalogue import declared, slips
 from ipu_conformance.matrix import search
 from ipu_conformance.matrix.verdict import Verdict, of_exception
 from ipu_conformance.selection import LEVELS
+from ipu_conformance.suite_files import suite_folder
 from ipu_conformance.targets import FRAMEWORKS, activate, discover
 
 QUIET = ("-qq", "--tb=line", "--assert=plain", "--no-header", "--no-summary", "-p", "no:cacheprovider")

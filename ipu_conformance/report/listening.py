@@ -10,12 +10,13 @@ from typing import Any, Dict, Generator, Iterable, List, Mapping, Optional, Sequ
 import pytest
 
 from ipu_conformance import notes
-from ipu_conformance.cases import case_id, in_suite, suite_folder, why_left_out
+from ipu_conformance.cases import case_id, why_left_out
 from ipu_conformance.check.failure import CheckFailure
 from ipu_conformance.report import mandatory, sharding
 from ipu_conformance.report.results import CHECK, ERROR, TIME_LIMIT
 from ipu_conformance.report.verdict import NOT_COVERED
 from ipu_conformance.selection import Selection
+from ipu_conformance.suite_files import in_suite, suite_folder
 
 MOST_SLOTS = 160
 """Slots of a timeline; a longer one is a picture that nobody can read."""

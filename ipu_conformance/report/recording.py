@@ -17,7 +17,6 @@ import pytest
 
 from ipu_conformance import __version__, levels
 from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
-from ipu_conformance.cases import in_suite, suite_folder
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import mandatory, schema, sharding
@@ -26,9 +25,9 @@ from ipu_conformance.report.journal import FILE, Journal, JournalError
 from ipu_conformance.report.listening import FINISHED, LEFT_OUT, WHOLE, Listening, id_of_nodeid
 from ipu_conformance.report.repetitions import repeats_of
 from ipu_conformance.report.results import CRASH, ERROR, FAILED, PASSED, SKIPPED, Result
-from ipu_conformance.report.suite import suite_digest
 from ipu_conformance.report.verdict import Verdict
 from ipu_conformance.selection import Selection
+from ipu_conformance.suite_files import in_suite, suite_digest, suite_folder
 from ipu_conformance.tally import TALLY
 from ipu_conformance.workers.leases import JOINED
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 from ipu_conformance import __version__
-from ipu_conformance.cases import suite_folder
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import journal, mandatory, schema
 from ipu_conformance.report.folder import MANIFEST, REPORT, Record, ReportError
-from ipu_conformance.report.suite import suite_digest
+from ipu_conformance.suite_files import suite_digest, suite_folder
 
 
 def complaints(folder: Path, digest: Optional[str] = None) -> List[str]:

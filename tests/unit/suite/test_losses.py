@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance.cases import suite_folder
+from ipu_conformance.suite_files import suite_folder
 from ipu_conformance.workers import guard, hooks
 from ipu_conformance.workers.watch import Watch, loss, opened, patience
 

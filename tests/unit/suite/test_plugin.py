@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from ipu_conformance import cases, plugin, tally
+from ipu_conformance import plugin, tally
 from ipu_conformance.asking import SELECTION, matches_cases_only
 from ipu_conformance.emulator.faults import catalogue
 from ipu_conformance.selection import Selection
+from ipu_conformance.suite_files import suite_folder
 from ipu_conformance.targets import FRAMEWORKS
 from ipu_conformance.workers import hooks
 
@@ -317,7 +318,7 @@ def test_a_run_of_cases_alone_opens_no_test_of_the_project(pytester, monkeypatch
     for folder in ("tests/ipu", "tests/unit/suite"):
         (pytester.path / folder).mkdir(parents=True)
         (pytester.path / folder / "test_layers.py").write_text("def test_a():\n    pass\n")
-    monkeypatch.setattr(cases, "suite_folder", lambda: pytester.path / "tests" / "ipu")
+    monkeypatch.setattr(plugin, "suite_folder", lambda: pytester.path / "tests" / "ipu")
 
     class Watch:
         def pytest_collect_file(self, file_path):
@@ -363,7 +364,7 @@ def test_the_suite_is_whole_below_a_foreign_pytest_ini(pytester, root):
         "--fixtures-per-test", *arguments, *([] if root is None else ["--rootdir", root]), plugins=[Watch()]
     )
 
-    suite, start = cases.suite_folder(), cases.suite_folder() if root is None else Path(root)
+    suite, start = suite_folder(), suite_folder() if root is None else Path(root)
     folders = [suite / name.replace(".", "/") for name in packages if "test" not in name]
     paths = [path for folder in folders for word in ("dump", "trace") for path in folder.rglob(f"test_*{word}*_ipu.py")]
     assert {path.relative_to(start).as_posix() for path in paths} <= files
@@ -533,7 +534,7 @@ def test_a_failure_is_one_line_of_the_summary(pytester):
 @pytest.mark.parametrize(("said", "sections"), [("E   OSError", 1), ("E   wrong\nE   reproduce: it", 0)])
 def test_every_failed_case_of_the_suite_says_how_to_run_it_alone(said, sections):
     """Also one that fails by an exception; a check says it already."""
-    item: Any = SimpleNamespace(path=cases.suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
+    item: Any = SimpleNamespace(path=suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
     report = SimpleNamespace(failed=True, longreprtext=said, sections=[])
     hook = plugin.pytest_runtest_makereport(item)
     next(hook)
