@@ -1,12 +1,15 @@
 """qualify asks the target first, shows how far it is, and ends with the verdict's exit code."""
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,8 @@ from ipu_conformance.report import preflight, verification
 from ipu_conformance.report.journal import FILE, Journal
 from ipu_conformance.report.preflight import PreflightError
 from ipu_conformance.selection import Selection, select
+from ipu_conformance.targets import Choice, Target
+from ipu_conformance.workers.leases import LeaseError, Leases
 from tests.unit.report.test_recording import full_disk
 
 CASES = """
@@ -224,7 +229,22 @@ def liar(tmp_path_factory):
             """
             import os, time
 
-            from ipu_conformance.targets import Availability, Target
+            from ipu_conformance.targets import Availability, Emulator, Target
+
+
+            class Boaster(Emulator):
+                def activate(self, framework):
+                    super().activate(framework)
+                    from paddle.static import IpuStrategy
+
+                    set_graph_config = IpuStrategy.set_graph_config
+
+                    def refusing(strategy, num_ipus=1, *others, **named):
+                        if num_ipus > 2:
+                            raise RuntimeError(f"{num_ipus} devices are not free")
+                        set_graph_config(strategy, num_ipus, *others, **named)
+
+                    IpuStrategy.set_graph_config = refusing
 
 
             class Liar(Target):
@@ -245,7 +265,9 @@ def liar(tmp_path_factory):
     information = site / "liar-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: liar\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[ipu_conformance.targets]\nliar = liar:Liar\n")
+    (information / "entry_points.txt").write_text(
+        "[ipu_conformance.targets]\nliar = liar:Liar\nboaster = liar:Boaster\n"
+    )
     return site
 
 
@@ -262,7 +284,44 @@ def test_a_target_whose_probe_lies_is_found_out_before_the_cases(liar, monkeypat
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
 
     with pytest.raises(PreflightError, match=sentence):
-        preflight.require_answer(name, "liar", time_limit=2 if name == "paddle" else 60)
+        preflight.require_answer(name, "liar", 1, time_limit=2 if name == "paddle" else 60)
+
+
+@pytest.mark.parametrize(
+    ("ipus", "sentence"), [(2, ""), (7, "on 4 of the 7 IPUs that it offers, RuntimeError: 4 devices")]
+)
+def test_a_target_with_fewer_ipus_than_it_says_is_found_out(liar, monkeypatch, ipus, sentence):
+    """Once, and not by each case that needs so many."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
+    refused = pytest.raises(PreflightError, match=f"paddle on boaster does not answer: {sentence}")
+
+    with refused if sentence else contextlib.nullcontext():
+        preflight.require_answer("paddle", "boaster", ipus, time_limit=60)
+
+
+def test_preflight_holds_the_devices_that_it_asks(monkeypatch, tmp_path):
+    """Another run's cases keep theirs until they end, and wait while all are asked at once."""
+    monkeypatch.setenv("IPU_CONFORMANCE_LEASES", str(tmp_path))
+    target: Any = Target()
+    target.name, target.devices, asked = "eight", lambda: [f"d{number}" for number in range(8)], []
+    leases = Leases("eight", target.devices())
+
+    def answer(name, target, ipus, time_limit):
+        with pytest.raises(LeaseError, match="d3 is held by process"), leases.of(["d3"], 1, 0.0, "a case"):
+            pass
+        asked.append((name, target, ipus))
+
+    monkeypatch.setattr(preflight, "require_answer", answer)
+    monkeypatch.setattr(preflight, "discover", lambda: {"eight": target})
+    choice = Choice("paddle", "eight", "hardware", 8, "of course")
+    selection = Selection("eight", "smoke", (choice,), (), None)
+    said = []
+    preflight.examine(selection, said.append)
+
+    assert asked == [("paddle", "eight", 8)]
+    assert re.fullmatch(r"preflight: paddle on eight answers on 8 IPUs \(\d+\.\d s\)", said[0])
+    with leases.of(["d3"], 1, 0.0, "a case"):
+        pass
 
 
 def test_a_target_that_ends_the_process_has_not_answered(liar, monkeypatch):
@@ -271,4 +330,4 @@ def test_a_target_that_ends_the_process_has_not_answered(liar, monkeypatch):
     monkeypatch.setenv("EXITING", "1")
 
     with pytest.raises(PreflightError, match="poptorch on liar does not answer: nothing was said; see"):
-        preflight.require_answer("poptorch", "liar", time_limit=60)
+        preflight.require_answer("poptorch", "liar", 1, time_limit=60)
