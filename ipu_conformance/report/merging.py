@@ -103,7 +103,7 @@ def _entries(records: Sequence[Record]) -> List[Mapping[str, Any]]:
         {"kind": "plan", "at": first.times["started"], "cases": planned},
         *(record.results[case].entry() for record in ordered for case in sorted(record.results)),
         *(
-            {"kind": "repeats", "at": record.times["ended"], "case": case, "devices": devices}
+            {"kind": "repeats", "at": record.times["ended"], "case": case, "devices": devices, "left": 0}
             for record in ordered
             for case, devices in record.repeats.items()
         ),

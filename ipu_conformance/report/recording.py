@@ -24,11 +24,12 @@ from ipu_conformance.report.environment import devices, environment
 from ipu_conformance.report.journal import FILE, Journal, JournalError
 from ipu_conformance.report.listening import FINISHED, LEFT_OUT, WHOLE, Listening, id_of_nodeid
 from ipu_conformance.report.repetitions import repeats_of
-from ipu_conformance.report.results import CRASH, ERROR, FAILED, PASSED, SKIPPED, Result
+from ipu_conformance.report.results import CRASH, ERROR, FAILED, NEUTRAL, PASSED, SKIPPED, Result, result_of
 from ipu_conformance.report.verdict import Verdict
 from ipu_conformance.selection import Selection
 from ipu_conformance.suite_files import in_suite, suite_digest, suite_folder
 from ipu_conformance.tally import TALLY
+from ipu_conformance.targets import discover
 from ipu_conformance.workers.leases import JOINED
 
 MOST_DETAILS = 20_000
@@ -120,8 +121,10 @@ class Recorder:
                 raise JournalError(
                     f"{self.place} was begun with another {word}: {before}, not {now}; choose another folder."
                 )
-        self._causes = _causes(entries)
-        self.earlier = [entry for entry in entries if entry["kind"] == "case"]
+        self._before = _without_interrupted(entries, self.run)
+        self._read = len(entries)
+        self._causes = _causes(self._before)
+        self.earlier = [entry for entry in self._before if entry["kind"] == "case"]
         self.finished = {entry["case"] for entry in self.earlier}
         self._promised: Set[str] = {case for entry in entries if entry["kind"] == "plan" for case in entry["cases"]}
 
@@ -167,11 +170,11 @@ class Recorder:
             return
         self._take_over()
         if report.when == "repeats":
-            self._write_repeats(case, report.ipu_repeats)
+            self._write_repeats(case, report.ipu_repeats, report.ipu_repeats_left)
             return
         if _is_lost(report) and self._causes.get(case, CRASH) != CRASH:
             # The case had failed, and a device on which it was repeated took the process with it.
-            self._write_repeats(case, {JOINED.join(report.longrepr.lost.devices): [FAILED]})
+            self._write_repeats(case, {JOINED.join(report.longrepr.lost.devices): [FAILED]}, 0)
             return
         phases = self._phases.setdefault(report.nodeid, [])
         phases.append(report)
@@ -183,19 +186,22 @@ class Recorder:
             self._causes[case] = result.cause
             self._write(result.entry())
 
-    def _write_repeats(self, case: str, outcomes: Mapping[str, Sequence[str]]) -> None:
-        """Write what became of a case on some devices, unless it is said again by a process that goes on."""
+    def _write_repeats(self, case: str, outcomes: Mapping[str, Sequence[str]], left: int) -> None:
+        """Write what became of a case on some devices, unless it is said again by a process that goes on.
+
+        ``left`` is how many times it is still to be repeated on others.
+        """
         known = repeats_of(self.journal.entries).get(case, {})
         new = {group: each for group, each in outcomes.items() if group and group not in known}
         if new:
-            self._write({"kind": "repeats", "at": _now(), "case": case, "devices": new})
+            self._write({"kind": "repeats", "at": _now(), "case": case, "devices": new, "left": left})
 
     def _take_over(self) -> None:
         """Go on where a process of this run was lost: what it has written is reported again, and not written again."""
         if os.getpid() != self._process:
             self._process = os.getpid()
             self.journal.reload()
-            self._causes = _causes(self.journal.entries)
+            self._causes = _causes([*self._before, *self.journal.entries[self._read :]])
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         try:
@@ -335,6 +341,26 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
 def _causes(entries: Sequence[Mapping[str, Any]]) -> Dict[str, str]:
     """Why each case failed that a journal has, by case; empty for one that did not."""
     return {entry["case"]: entry.get("cause", "") for entry in entries if entry["kind"] == "case"}
+
+
+def _without_interrupted(entries: Sequence[Mapping[str, Any]], run: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+    """The entries without those of failed cases that were still to be repeated on devices: they were under way."""
+    targets = discover()
+    pinned = {
+        name for name, row in run["frameworks"].items() if row["target"] in targets and targets[row["target"]].pins
+    }
+    repeated = {entry["case"] for entry in entries if entry["kind"] == "repeats" and not entry["left"]}
+    interrupted = {
+        entry["case"]
+        for entry in entries
+        if entry["kind"] == "case"
+        and entry["outcome"] == FAILED
+        and entry.get("cause") != CRASH
+        and entry.get("devices")
+        and (pinned if result_of(entry).framework == NEUTRAL else result_of(entry).framework in pinned)
+        and entry["case"] not in repeated
+    }
+    return [entry for entry in entries if entry.get("case") not in interrupted]
 
 
 def _is_lost(report: Any) -> bool:

@@ -157,7 +157,7 @@ JOURNAL: Mapping[str, Mapping[str, Any]] = {
         "at": Maybe(str),
         "worker": Maybe(str),
     },
-    "repeats": {**LINE, "at": Moment(), "case": str, "devices": Table(Each(str))},
+    "repeats": {**LINE, "at": Moment(), "case": str, "devices": Table(Each(str)), "left": int},
     "end": {**LINE, "at": Moment(), "why": str, "whole": WHOLE, "left_out": Table(str)},
 }
 """The lines of the journal by their kind."""

@@ -124,7 +124,8 @@ class Leasing:
         ended = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(None), "teardown")
         if ended.excinfo is not None:
             item.warn(pytest.PytestWarning(f"a fixture failed at its end: {ended.excinfo.exconly()}"))
-        for number in range(len(devices) if count < len(devices) else 1):
+        groups = len(devices) if count < len(devices) else 1
+        for number in range(groups):
             self._repeating = [devices[(number + after) % len(devices)] for after in range(count)]
             try:
                 outcomes = [self._once(item) for _ in range(REPEATS)]
@@ -133,6 +134,7 @@ class Leasing:
             phase: Any = "repeats"
             report = pytest.TestReport(item.nodeid, item.location, {}, "passed", None, phase)
             report.ipu_repeats = {group: outcomes}  # type: ignore[attr-defined]
+            report.ipu_repeats_left = groups - number - 1  # type: ignore[attr-defined]
             item.ihook.pytest_runtest_logreport(report=report)
 
     def _once(self, item: pytest.Item) -> str:

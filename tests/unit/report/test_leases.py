@@ -1,5 +1,6 @@
 """Devices have one holder at a time across processes; a failed case is repeated on each of eight devices."""
 
+import json
 import os
 import stat
 import subprocess
@@ -310,6 +311,44 @@ def test_a_device_that_hangs_in_native_code_is_named(pytester, installed, monkey
     ]
     assert "Device d2 failed 1 of 1 repetitions of cases that pass on others." in remarks
     assert verification.complaints(pytester.path / "out") == []
+
+
+def test_a_run_that_is_killed_between_repetitions_makes_them_when_it_goes_on(pytester, installed, monkeypatch):  # noqa: F811
+    """Before the first, after a few and after the last: which device is to blame does not depend on the kill."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
+    case = """
+        import eight
+        import pytest
+
+        @pytest.mark.ipu
+        @pytest.mark.poptorch
+        def test_that_a_device_fails():
+            assert "d0" not in eight.PINNED, "d0 gives something else"
+    """
+    pytester.makepyfile(test_devices=textwrap.dedent(case))
+    options = ["-m", "ipu", "--ipu-target", "eight", "--ipu-report", "out", "-p", "no:cacheprovider"]
+    pytester.runpytest_subprocess(*options)
+    journal = pytester.path / "out" / "journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds == ["begin", "plan", "case", *["repeats"] * 8, "end"]
+    wanted = report_folder.read_report(pytester.path / "out")
+
+    for kept in (3, 6, 11):
+        journal.write_text("".join(lines[:kept]))
+        pytester.runpytest_subprocess(*options, "--ipu-resume")
+        again = [json.loads(line)["kind"] for line in journal.read_text().splitlines()[kept:]]
+        assert again.count("case") == (kept < 11)
+        assert [*kinds[:kept], *again].count("repeats") == 8
+        report = report_folder.read_report(pytester.path / "out")
+        assert (
+            report["devices"]
+            == wanted["devices"]
+            == [{"device": f"d{number}", "failed": 0 if number else 2, "of": 2} for number in range(8)]
+        )
+        assert report["verdict"] == wanted["verdict"]
+        assert [row["repeated"] for row in report["cases"]] == [row["repeated"] for row in wanted["cases"]]
+        assert verification.complaints(pytester.path / "out") == []
 
 
 def test_waiting_for_devices_takes_no_time_of_the_case(pytester, installed, monkeypatch):  # noqa: F811
