@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 from importlib import metadata
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Tuple
 
 from ipu_conformance import __version__
 from ipu_conformance.selection import Selection
@@ -47,9 +47,16 @@ def environment(selection: Selection, variables: Mapping[str, str] = os.environ)
 
 @functools.lru_cache(maxsize=1)
 def packages() -> Mapping[str, str]:
-    """Every installed distribution with its version."""
-    found = {each.metadata["Name"]: each.version for each in metadata.distributions() if each.metadata["Name"]}
-    return dict(sorted(found.items(), key=lambda row: row[0].lower()))
+    """Every installed distribution with its version; of two with one name, the one that an import finds.
+
+    setuptools appends a folder with packages of its own to the path of a process that imports it.
+    """
+    found: Dict[str, Tuple[str, str]] = {}
+    for each in metadata.distributions():
+        name = each.metadata["Name"]
+        if name:
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), (name, each.version))
+    return dict(found[key] for key in sorted(found))
 
 
 def devices(selection: Selection) -> Dict[str, Any]:

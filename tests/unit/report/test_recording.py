@@ -214,6 +214,18 @@ def test_another_run_is_not_gone_on_with(suite, monkeypatch, options, sentence):
     assert {path: path.read_bytes() for path in (suite.path / "out").iterdir()} == before
 
 
+def test_a_package_that_stands_twice_on_the_path_has_the_version_that_is_imported(suite):
+    """A library that appends a folder of packages to the path, as setuptools does, makes no other run of it."""
+    suite.runpytest_inprocess(*OPTIONS, "-k", "passes")
+    vendored = suite.mkdir("vendored") / "PyTest-0.1.dist-info"
+    vendored.mkdir()
+    (vendored / "METADATA").write_text("Metadata-Version: 2.1\nName: PyTest\nVersion: 0.1\n")
+    script = f"import sys, pytest; sys.path.append({str(vendored.parent)!r}); sys.exit(pytest.main())"
+    again = suite.run(sys.executable, "-c", script, *OPTIONS, "-k", "passes", "--ipu-resume")
+
+    again.stdout.fnmatch_lines(["cases: 5 executed, 0 skipped, 0 left out; areas tested: 1"])
+
+
 def test_a_killed_run_loses_the_case_under_way(suite):
     """After kill -9 the journal holds what had ended, and resuming runs the rest."""
     command = [sys.executable, "-m", "pytest", *OPTIONS, "-k", "passes"]
