@@ -30,8 +30,8 @@ class Made:
     def tell(self, part: str, comparison: str) -> None:
         """Let who listens know of a call that has failed; ``comparison`` is a line about ``actual``."""
         held = {name: literal(getattr(self, name)) for name in ("inputs", "attributes", "factors", "wanted")}
-        named = {"way": "op", "op": self.row.name, "library": LIBRARIES[self.framework], "dtype": self.dtype}
-        notes.tell("run", {**named, **held, "part": part, "comparison": comparison})
+        named = {"op": self.row.name, "library": LIBRARIES[self.framework], "dtype": self.dtype}
+        notes.tell("call", {**named, **held, "part": part, "comparison": comparison})
 
 
 @dataclass(frozen=True)

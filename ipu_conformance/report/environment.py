@@ -8,6 +8,7 @@ import platform
 import re
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple
 
 from ipu_conformance import __version__
@@ -18,6 +19,8 @@ VARIABLES = re.compile(
     r"^(IPU_CONFORMANCE_|IPUOF_|GCDA_|POPLAR_|POPART_|POPTORCH_|POPDIST_|TF_|XLA_|FLAGS_|PADDLE_|TORCH_|OMP_|MKL_"
     r"|PYTHONHASHSEED$|MALLOC_ARENA_MAX$|CUDA_VISIBLE_DEVICES$)"
 )
+VENDORED = "_vendor"
+"""The name of a folder of packages that belong to another one."""
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 """A report is handed over: what looks like a secret is left out."""
 
@@ -49,10 +52,10 @@ def environment(selection: Selection, variables: Mapping[str, str] = os.environ)
 def packages() -> Mapping[str, str]:
     """Every installed distribution with its version; of two with one name, the one that an import finds.
 
-    setuptools appends a folder with packages of its own to the path of a process that imports it.
+    setuptools appends a folder with packages of its own to the path of a process that imports it: they do not count.
     """
     found: Dict[str, Tuple[str, str]] = {}
-    for each in metadata.distributions():
+    for each in metadata.distributions(path=[place for place in sys.path if Path(place).name != VENDORED]):
         name = each.metadata["Name"]
         if name:
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), (name, each.version))

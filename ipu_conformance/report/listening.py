@@ -10,7 +10,7 @@ from typing import Any, Dict, Generator, Iterable, List, Mapping, Optional, Sequ
 import pytest
 
 from ipu_conformance import notes
-from ipu_conformance.cases import case_id, why_left_out
+from ipu_conformance.cases import case_id, frameworks_of, why_left_out
 from ipu_conformance.check.failure import CheckFailure
 from ipu_conformance.report import mandatory, sharding
 from ipu_conformance.report.results import CHECK, ERROR, TIME_LIMIT
@@ -100,9 +100,23 @@ class Listening:
             report.ipu_failure = list(_failure(call.excinfo))
         if report.when == "call" or (report.when == "setup" and report.failed):
             report.ipu_notes = _summed_up(self._heard)
-            if report.failed and self._heard.get("run"):
-                report.ipu_notes["run"] = self._heard["run"][-1]
+            if report.failed and in_suite(item.path):
+                report.ipu_notes["program"] = self._program(item)
         return report
+
+    def _program(self, item: pytest.Item) -> str:
+        """The program that shows a failed case alone; empty where it needs pytest itself."""
+        from ipu_conformance.report.alone import calls, programs, slices
+
+        choices = {name: self.selection.choice(name) for name in frameworks_of(item)}
+        targets = {name: str(choice.target) for name, choice in choices.items() if choice is not None}
+        if self._heard.get("call"):
+            ((framework, target),) = targets.items()
+            return calls.program(self._heard["call"][-1], framework, target)
+        try:
+            return programs.program(item, targets)
+        except slices.UnslicedError:
+            return ""
 
     def pytest_sessionfinish(self) -> None:
         """A worker hands in what only it knows."""

@@ -120,7 +120,7 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeat
         name = scripts.name_of(number, result)
         row = {**result.facts(), "details": result.details, "file": f"{name}.txt"}
         row["repeated"] = told(result, repeats)
-        row["program"] = f"{name}.py" if scripts.has_program(result) else ""
+        row["program"] = f"{name}.py" if result.program else ""
         groups.setdefault(result.kind_of_failure, []).append({**row, "advisory": rows.why(result.case)})
     order = sorted(groups, key=lambda each: (-len(groups[each]), each))
     return [

@@ -331,7 +331,7 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         curves=tuple(told.get("curves", ())),
         timelines=tuple(told.get("timelines", ())),
         graphs=tuple(told.get("graphs", ())),
-        run=told.get("run"),
+        program=told.get("program", ""),
         devices=tuple(devices),
         at=_now(),
         worker=_worker(phases[-1]),

@@ -46,8 +46,8 @@ class Result:
     timelines: Tuple[Mapping[str, Any], ...] = ()
     graphs: Tuple[str, ...] = ()
     """IR dumps of the device that were compared, as canonical JSON."""
-    run: Optional[Mapping[str, str]] = None
-    """The last run of a failed case, as a program can repeat it: way, net, config and options."""
+    program: str = ""
+    """The text of a program that shows a failed case alone."""
     devices: Tuple[str, ...] = ()
     """The devices that the case had leased."""
     at: str = ""

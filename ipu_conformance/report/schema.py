@@ -152,7 +152,7 @@ JOURNAL: Mapping[str, Mapping[str, Any]] = {
             Each({"framework": str, "workload": Maybe(str), "slots": list, "memory": (list, type(None))})
         ),
         "graphs": Maybe(Each(str)),
-        "run": Maybe(Table(str)),
+        "program": Maybe(str),
         "devices": Maybe(Each(str)),
         "at": Maybe(str),
         "worker": Maybe(str),

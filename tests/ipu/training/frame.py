@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 import pytest
 
-from ipu_conformance import check, nets, notes
+from ipu_conformance import check, nets
 from ipu_conformance.nets import Data, Net, distinct_micro_batches
 from ipu_conformance.oracle.tolerance import runs as run_tolerance
 from ipu_conformance.oracle.tolerance.runs import RunTolerance, TwoRunTolerance
@@ -137,8 +137,6 @@ class Runs:
 
     def _run(self, way: str, name: AnyNet, config: RunConfig, **options: Any) -> RunRecord:
         key = (way, name, config, repr(sorted(options.items())))
-        if notes.wanted() and isinstance(name, str):
-            notes.tell("run", {"way": way, "net": name, "config": repr(config), "options": repr(options)})
         if key not in self._records:
             run = getattr(self.driver, way)
             self._records[key] = run(net_of(name), config, data_of(name, config), **options)

@@ -214,13 +214,14 @@ def test_another_run_is_not_gone_on_with(suite, monkeypatch, options, sentence):
     assert {path: path.read_bytes() for path in (suite.path / "out").iterdir()} == before
 
 
-def test_a_package_that_stands_twice_on_the_path_has_the_version_that_is_imported(suite):
-    """A library that appends a folder of packages to the path, as setuptools does, makes no other run of it."""
-    suite.runpytest_inprocess(*OPTIONS, "-k", "passes")
-    vendored = suite.mkdir("vendored") / "PyTest-0.1.dist-info"
-    vendored.mkdir()
-    (vendored / "METADATA").write_text("Metadata-Version: 2.1\nName: PyTest\nVersion: 0.1\n")
-    script = f"import sys, pytest; sys.path.append({str(vendored.parent)!r}); sys.exit(pytest.main())"
+@pytest.mark.parametrize(("folder", "name"), [("others", "PyTest"), ("_vendor", "PyTest"), ("_vendor", "autocommand")])
+def test_a_folder_that_a_library_appends_to_the_path_makes_no_other_run(suite, folder, name):
+    """setuptools brings packages along: those that are there already have their version, the others do not count."""
+    suite.runpytest_subprocess(*OPTIONS, "-k", "passes")
+    information = suite.mkdir(folder) / f"{name}-0.1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    script = f"import sys, pytest; sys.path.append({str(information.parent)!r}); sys.exit(pytest.main())"
     again = suite.run(sys.executable, "-c", script, *OPTIONS, "-k", "passes", "--ipu-resume")
 
     again.stdout.fnmatch_lines(["cases: 5 executed, 0 skipped, 0 left out; areas tested: 1"])

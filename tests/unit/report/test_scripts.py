@@ -1,4 +1,6 @@
-"""A failed case leaves a program that shows it without pytest, on a wrong device and not on a right one."""
+"""A failed case leaves what pytest said of it, and a program; that of a failed call of an op holds its numbers."""
+
+import ast
 
 import numpy as np
 import pytest
@@ -11,65 +13,28 @@ from ipu_conformance.ops.sampling import Call
 from ipu_conformance.oracle.sample import Sample
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import scripts
-from ipu_conformance.run import Rule, RunConfig, learning_rate, optimizer
+from ipu_conformance.report.alone import calls
 from ipu_conformance.trials import judge
 from ipu_conformance.trials.bench import Trial
-from tests.unit.commands import run
-from tests.unit.report import journals
 from tests.unit.report.journals import CASES, entries, failed
 
-CONFIG = RunConfig(
-    device_iterations=2,
-    gradient_accumulation=3,
-    replicas=5,
-    optimizer=optimizer("lamb"),
-    learning_rate=learning_rate(base=0.125),
-    output_layout="paddle",
-)
-RUN = {"way": "train", "net": "mlp", "config": repr(CONFIG), "options": "{}"}
+PROGRAM = "print('the case is as specified')\n"
 
 
-def test_a_failed_run_is_a_program_without_pytest():
-    """It repeats the run of the case, whose configuration it holds, and compares it with the oracle."""
-    text = scripts.program(
-        failed(f'{CASES[0][:-1]}"""\\x]', run=RUN, sentence='it says """no""" \\ at all.'), journals.run()["frameworks"]
-    )
-    line = next(line for line in text.splitlines() if line.startswith("config = "))
-    names = {"RunConfig": RunConfig, "Rule": Rule, "inf": float("inf")}
+def test_a_program_begins_with_what_it_shows():
+    """The case and its sentence, whatever marks they hold."""
+    result = failed(f'{CASES[0][:-1]}"""\\x]', program=PROGRAM, sentence='it says """no""" \\ at all.')
+    text = scripts.program(result)
 
-    compile(text, "failure.py", "exec")
-    assert "pytest" not in text.partition('"""\n\n')[2]
-    assert eval(line[len("config = ") :], names) == CONFIG
-    assert "discover()['acme'], FRAMEWORKS['paddle']" in text
+    assert text.endswith(PROGRAM)
+    assert "it says '''no''' \\ at all." in (ast.get_docstring(ast.parse(text)) or "")
 
 
-def test_only_a_failure_that_trained_or_inferred_has_a_program():
-    """Others have their command."""
-    assert scripts.has_program(failed(CASES[0], run=RUN))
-    assert not scripts.has_program(failed(CASES[0]))
-    assert not scripts.has_program(failed(CASES[0], run={**RUN, "way": "native"}))
-    assert not scripts.has_program(failed("test_acme.py::test_of_no_framework", run=RUN))
-    record = report_folder.recorded(entries([failed(CASES[0], run=RUN), failed(CASES[1])]))
+def test_a_failure_that_could_not_tell_its_program_has_its_command():
+    """So has one that took its process with it."""
+    record = report_folder.recorded(entries([failed(CASES[0], program=PROGRAM), failed(CASES[1])]))
+
     assert sorted(name.rpartition(".")[2] for name in scripts.files(record)) == ["py", "txt", "txt"]
-
-
-CASE = "training/test_updates_ipu.py::test_weights_are_the_oracle_s[paddle-mlp-D2-G4-R3-momentum]"
-
-
-def paddle_program(target):
-    """The program of a training with Paddle."""
-    config = RunConfig(
-        device_iterations=2,
-        gradient_accumulation=3,
-        learning_rate=learning_rate(base=0.125),
-        output_layout="paddle",
-        unbiased_statistics=False,
-    )
-    result = failed(CASE, run={**RUN, "config": repr(config)})
-    return scripts.program(result, {"paddle": journals.framework("paddle", target)})
-
-
-OP_CASE = "ops/test_ops_ipu.py::test_forward[paddle-elementwise-sub-float32-drawn]"
 
 
 def op_program(result):
@@ -80,7 +45,7 @@ def op_program(result):
     told = {}
     with notes.heard_by(lambda kind, facts: told.update({kind: facts})), pytest.raises((AssertionError, OSError)):
         judge.forward(row, trial, "float32", "paddle")
-    return scripts.program(failed(OP_CASE, run=told["run"]), {"paddle": journals.framework("paddle", "emulator")})
+    return calls.program(told["call"], "paddle", "emulator")
 
 
 def test_a_failed_call_of_an_op_is_a_program_with_the_oracle_s_numbers():
@@ -107,35 +72,3 @@ def test_a_value_is_written_so_that_python_reads_it():
     assert literal(back) == literal(value)
     assert back["b"][0].shape == (0, 3)
     assert numbers(value) == 3
-
-
-DEVICES = """
-import sys
-from ipu_conformance import check
-from ipu_conformance.emulator.faults import catalogue
-
-catalogue.load("paddle")
-training, call = [open(path).read() for path in sys.argv[1:]]
-exec(call, {})
-with catalogue.inject("update-halved", "paddle-op-difference-is-sum"):
-    for program in (training, call):
-        try:
-            exec(program, {})
-        except check.CheckFailure as failure:
-            print(failure)
-"""
-
-
-def test_a_wrong_device_is_shown_by_the_program_alone(tmp_path):
-    """It fails by the check's sentence; tests/unit/suite/test_example_target.py has a right device for a training."""
-    (tmp_path / "training").write_text(paddle_program("emulator"))
-    right = [(np.array([3 - k, k - 5], np.float32),) for k in (2, 7, 11)]
-    (tmp_path / "call").write_text(op_program(OpResult((right[0], right[1], (np.array([0.0, 6.0], np.float32),)), {})))
-    answer = run("-c", DEVICES, "training", "call", module=None, cwd=tmp_path)
-    said = answer.stdout.splitlines()
-
-    assert said[0] == "the call is as specified", answer.stderr
-    assert said[1].startswith("the loss of step 0, device iteration 1")
-    assert said[2].startswith(
-        "output 0 of sub([2] and [2]) in micro-batch 2 differs at [0]: actual 14.0, expected -8.0"
-    )

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ipu_conformance.report import folder as report_folder
-from tests.unit.report.test_scripts import paddle_program
 
 PACKAGE = Path(__file__).resolve().parents[3] / "examples" / "acme_target"
 
@@ -50,19 +49,17 @@ def test_the_target_is_found(installed):
     assert {row["why"] for row in findings["frameworks"] if row["target"] == "acme"} == {"an Acme accelerator"}
 
 
-def test_the_target_trains_as_specified(installed):
-    """Paddle through it: preflight has its answer, and the program of a failure finds nothing wrong."""
-    program = "from ipu_conformance.report import preflight; print(len(preflight.ask('paddle', 'acme')))\n"
-    answer = subprocess.run(
-        [sys.executable, "-c", program + paddle_program("acme")],
-        env=installed,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+CASE = "training/test_updates_ipu.py::test_weights_are_the_oracle_s[paddle-mlp-D2-G4-R3-momentum]"
 
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.splitlines()[-2:] == ["15", "the run is as specified"]
+
+def test_the_target_trains_as_specified(installed, tmp_path):
+    """Paddle through it: preflight has its answer, and a case of the suite finds nothing wrong."""
+    program = "from ipu_conformance.report import preflight; print(len(preflight.ask('paddle', 'acme')))"
+    answer = subprocess.run([sys.executable, "-c", program], env=installed, capture_output=True, text=True, check=False)
+    case = command(installed, "ipu_conformance", "case", CASE, "--ipu-target", "acme", cwd=tmp_path)
+
+    assert answer.stdout.splitlines()[-1:] == ["15"], answer.stderr
+    assert case.returncode == 0, case.stdout
 
 
 def test_a_report_names_the_device(installed, tmp_path):
