@@ -58,9 +58,17 @@ def param(*values: Any, **how: Any) -> _Rows:
     return _Rows(values)
 
 
+class _Mark:
+    """A mark, with arguments or without: what it stands before stays as it is."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        alone = len(arguments) == 1 and not options and callable(arguments[0])
+        return arguments[0] if alone else self
+
+
 class _Marks:
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **options: None
+    def __getattr__(self, name: str) -> _Mark:
+        return _Mark()
 
 
 mark = _Marks()

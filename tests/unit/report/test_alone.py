@@ -248,6 +248,15 @@ def test_what_pytest_gives_is_there_without_it(monkeypatch, capfd):
     assert printed == ("native", "")
 
 
+def test_a_mark_leaves_a_function_as_it_is():
+    """With arguments and without: a case may be what another one calls."""
+    function = stand_ins.mark.emulator(stand_ins.mark.parametrize("x", [1, 2])(len))
+
+    assert function is len
+    assert stand_ins.parameters([stand_ins.param(1, 2, marks=stand_ins.mark.ipus(4)), (3, 4)], 2) == [(1, 2), (3, 4)]
+    assert stand_ins.parameters((each for each in "ab"), 1) == [("a",), ("b",)]
+
+
 @pytest.mark.parametrize("call", [lambda: stand_ins.skip("needs 4 IPUs"), lambda: stand_ins.importorskip("no_such")])
 def test_a_program_that_cannot_be_executed_ends_with_the_reason(call):
     """Its exit code is not 0."""
