@@ -10,6 +10,7 @@ import datetime
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
@@ -32,6 +33,8 @@ from ipu_conformance.tally import TALLY
 from ipu_conformance.targets import discover
 from ipu_conformance.workers.leases import JOINED
 
+MOST_LOST = 20
+"""Programs of cases that took their process with them: to write one takes a second."""
 MOST_DETAILS = 20_000
 """Characters of a failure's trace that are kept, the last ones."""
 
@@ -101,6 +104,7 @@ class Recorder:
         self._process = os.getpid()
         self._causes: Dict[str, str] = {}
         self._begun = self._refused = False
+        self._lost = 0
         try:
             self._go_on(resume)
         except ConformanceError:
@@ -183,8 +187,24 @@ class Recorder:
         del self._phases[report.nodeid]
         if case not in self._causes:
             result = _result(case, phases)
+            if result.cause == CRASH:
+                result = replace(result, program=self._program_of_lost(result))
             self._causes[case] = result.cause
             self._write(result.entry())
+
+    def _program_of_lost(self, result: Result) -> str:
+        """The program of a case that could not tell it itself; where many are lost, the first have one."""
+        from ipu_conformance.report.alone import lost
+
+        self._lost += 1
+        if (
+            not result.command
+            or self._lost > MOST_LOST
+            or not in_suite(suite_folder() / result.case.partition("::")[0])
+        ):
+            return ""
+        targets = {name: row["target"] for name, row in self.run["frameworks"].items()}
+        return lost.program(result.case, self.run["target"], targets)
 
     def _write_repeats(self, case: str, outcomes: Mapping[str, Sequence[str]], left: int) -> None:
         """Write what became of a case on some devices, unless it is said again by a process that goes on.

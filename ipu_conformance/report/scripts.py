@@ -1,7 +1,7 @@
 """What is left of each failure besides its row: what pytest said of it, and a program that shows it alone.
 
 A case of the suite that has failed tells its program (``ipu_conformance.report.alone``), which needs neither pytest nor
-a fixture. A case that took its process with it could not tell, and neither does a case of somebody else.
+a fixture. A case of somebody else has none.
 """
 
 from __future__ import annotations

@@ -113,6 +113,28 @@ def test_a_program_fails_by_the_sentence_of_its_case_and_without_the_fault_not_a
     assert sorted(said[4:]) == sorted(row["sentence"] for row in report["cases"])
 
 
+CRASHING = """
+import os
+
+def pytest_runtest_call():
+    os._exit(9)
+"""
+
+
+def test_a_case_that_took_its_process_with_it_is_a_program_too(tmp_path):
+    """Another process collects the case; an op has none, since nobody knows its call."""
+    (tmp_path / "crashing.py").write_text(CRASHING)
+    cases = [CASES[0], "ops/test_ops_ipu.py::test_forward[paddle-elementwise-sub-float32-drawn]"]
+    words = ["--ipu-frameworks", "paddle", "--ipu-target", "emulator", "--ipu-level", "qualify", "--ipu-report", "out"]
+    paths = [str(suite_folder() / case) for case in cases]
+    run(*paths, *words, "-p", "crashing", "-p", "no:cacheprovider", module="pytest", cwd=tmp_path, PYTHONPATH=tmp_path)
+    (program,) = (tmp_path / "out" / "failures").glob("*.py")
+    answer = run(str(program), module=None, cwd=tmp_path)
+
+    assert "exit: the case ended its process with exit code 9" in program.read_text()
+    assert answer.stdout.splitlines()[-1] == "the case is as specified", answer.stderr
+
+
 SUITE = {
     "conftest.py": """
         import pytest

@@ -30,8 +30,8 @@ def test_a_program_begins_with_what_it_shows():
     assert "it says '''no''' \\ at all." in (ast.get_docstring(ast.parse(text)) or "")
 
 
-def test_a_failure_that_could_not_tell_its_program_has_its_command():
-    """So has one that took its process with it."""
+def test_a_failure_without_a_program_has_its_command():
+    """Such as one of somebody else's case."""
     record = report_folder.recorded(entries([failed(CASES[0], program=PROGRAM), failed(CASES[1])]))
 
     assert sorted(name.rpartition(".")[2] for name in scripts.files(record)) == ["py", "txt", "txt"]
