@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from ipu_conformance.cases import case_id, frameworks_of
 from ipu_conformance.report.alone import sources, stand_ins, values
@@ -190,7 +191,8 @@ class Writer:
         for marker in self.item.iter_markers("parametrize"):
             words = marker.args[0]
             names = [word.strip() for word in words.split(",")] if isinstance(words, str) else list(words)
-            rows = stand_ins.parameters([getattr(row, "values", row) for row in marker.args[1]], len(names))
+            said = [stand_ins.param(*row.values) if isinstance(row, ParameterSet) else row for row in marker.args[1]]
+            rows = stand_ins.parameters(said, len(names))
             for decorator in [] if node is None or name not in names else node.decorator_list:
                 if (
                     not isinstance(decorator, ast.Call)

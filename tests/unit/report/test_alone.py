@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ipu_conformance.report import folder as report_folder
-from ipu_conformance.report.alone import sources, stand_ins, values
+from ipu_conformance.report.alone import lost, sources, stand_ins, values
 from ipu_conformance.report.alone.slices import Slice
 from ipu_conformance.run import RunConfig, optimizer
 from ipu_conformance.suite_files import suite_folder
@@ -133,6 +133,18 @@ def test_a_case_that_took_its_process_with_it_is_a_program_too(tmp_path):
 
     assert "exit: the case ended its process with exit code 9" in program.read_text()
     assert answer.stdout.splitlines()[-1] == "the case is as specified", answer.stderr
+
+
+ROWS = "paddle/strategy/test_feed_fetch_ipu.py::test_a_feed_of_another_size_is_refused[transposed-D2-G4-R3]"
+
+
+def test_a_parameter_that_nothing_names_is_a_place_in_the_rows_of_the_case():
+    """The rows stand in the program, those with marks among them."""
+    text = lost.program(ROWS, "emulator", {"paddle": "emulator"})
+
+    assert "pytest.param(lambda n: (MICRO_BATCH, n, 2), marks=pytest.mark.emulator)" in text
+    assert text.count("], 1)[4][0])") == 1
+    assert unknown_names(text) == []
 
 
 SUITE = {
