@@ -8,9 +8,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import tensorflow as tf
 
 from ipu_conformance.emulator.tensorflow.keras import library
+from ipu_conformance.emulator.tensorflow.refusals import ops as refusals
 
-_Layer: Any = library.module("engine.base_layer").Layer
-LSTMStateTuple = library.module("layers.rnn.legacy_cells").LSTMStateTuple
+_Layer: Any = library.module("legacy_tf_layers.base").Layer
+LSTMStateTuple: Any = tf.compat.v1.nn.rnn_cell.LSTMStateTuple
 
 ACTIVATIONS: Dict[str, Callable[[Any], Any]] = {
     "tanh": tf.tanh,
@@ -76,7 +77,11 @@ class _Recurrent(_Layer):
         self.input_size = int(shape[2])
         self.kernel = self.add_weight("kernel", self.canonical_weight_shape, initializer=self._weights_initializer)
         self.biases = self.add_weight("biases", self.canonical_bias_shape, initializer=self._bias_initializer)
+        self._add_own_biases()
         self.built = True
+
+    def _add_own_biases(self) -> None:
+        """Most layers have no others."""
 
     def _wide(self, value: Any) -> Any:
         """Gates are computed in float32, whatever the type of the layer: its sums are held in the partials' type."""
@@ -160,6 +165,7 @@ class PopnnLSTM(_Recurrent):
         return self._run(inputs, initial_state, None)
 
     def _run(self, inputs: Any, initial_state: Any, length: Any) -> Any:
+        refusals.LSTM_STATE(state=initial_state, kind=LSTMStateTuple)
         if initial_state is None:
             cell = output = self._zeros(inputs)
         else:
@@ -218,10 +224,14 @@ class PopnnGRU(_Recurrent):
         """The outputs of all times and the last one, which begins with zeros unless given."""
         return self._run(inputs, initial_state, None)
 
+    def _used_biases(self) -> Any:
+        return self.biases
+
     def _run(self, inputs: Any, initial_state: Any, length: Any, attention: Any = None) -> Any:
         state = self._zeros(inputs) if initial_state is None else initial_state
         recurrent, units = self._recurrent_kernel(), self.num_units
-        own, other = (self.biases[:, 0], self._wide(self.biases[:, 1])) if self.reset_after else (self.biases, None)
+        biases = self._used_biases()
+        own, other = (biases[:, 0], self._wide(biases[:, 1])) if self.reset_after else (biases, None)
 
         def step(states: Tuple[Any, ...], given: Any, weight: Any = None) -> Tuple[Any, ...]:
             (state,) = states
@@ -254,11 +264,24 @@ class PopnnDynamicGRU(PopnnGRU):
         self, inputs: Any, seq_len: Any, initial_state: Any = None, training: bool = True, time_major: bool = True
     ) -> Any:
         """Outputs are 0 from a sequence's length on, and its state is the one at its length."""
-        return _by_time(inputs, time_major, lambda major: self._run(major, initial_state, tf.cast(seq_len, tf.int32)))
+        return self._run(_by_time(inputs, time_major), initial_state, tf.cast(seq_len, tf.int32))
 
 
 class PopnnAUGRU(PopnnGRU):
-    """Gated recurrent unit whose update gate is weakened by an attention score [batch, time]."""
+    """Gated recurrent unit whose update gate is weakened by an attention score [batch, time].
+
+    It has biases of its own, whatever initializer it was given, and leaves those of the other layers unused.
+    """
+
+    def _add_own_biases(self) -> None:
+        """The biases of the reset and the update gate begin with ones."""
+        ones, zeros = tf.keras.initializers.Ones(), tf.keras.initializers.Zeros()
+        self._of_gates = self.add_weight("bias_r_u", [2, self.num_units], initializer=ones)
+        self._of_candidate = self.add_weight("bias_c", [1, self.num_units], initializer=zeros)
+
+    def _used_biases(self) -> Any:
+        biases = tf.concat([self._of_gates, self._of_candidate], axis=0)
+        return tf.stack([biases, biases], axis=1) if self.reset_after else biases
 
     @tf.autograph.experimental.do_not_convert
     def call(
@@ -272,19 +295,12 @@ class PopnnAUGRU(PopnnGRU):
     ) -> Any:
         """An attention of 0 leaves a plain gated recurrent unit, one of 1 takes the candidate alone."""
         weights = tf.transpose(self._wide(attention_score))[:, :, tf.newaxis]
-        return _by_time(
-            inputs, time_major, lambda major: self._run(major, initial_state, tf.cast(seq_len, tf.int32), weights)
-        )
+        return self._run(_by_time(inputs, time_major), initial_state, tf.cast(seq_len, tf.int32), weights)
 
 
-def _by_time(inputs: Any, time_major: bool, run: Callable[[Any], Any]) -> Any:
-    """What ``run`` makes of inputs with time first, its outputs laid out as the inputs are."""
-    if time_major:
-        return run(inputs)
-    made = run(tf.transpose(inputs, [1, 0, 2]))
-    outputs, *state = made if isinstance(made, tuple) else (made,)
-    outputs = tf.transpose(outputs, [1, 0, 2])
-    return (outputs, *state) if state else outputs
+def _by_time(inputs: Any, time_major: bool) -> Any:
+    """Inputs with time first; outputs have it first, too, however the inputs came."""
+    return inputs if time_major else tf.transpose(inputs, [1, 0, 2])
 
 
 def _activation(name: str) -> Callable[[Any], Any]:

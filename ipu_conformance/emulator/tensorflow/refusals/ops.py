@@ -50,6 +50,12 @@ EAGER_FUNCTION = refuse(
 
 # Operations
 
+LSTM_STATE = refuse(
+    "tensorflow.lstm-state",
+    when=lambda state, kind: state is not None and not isinstance(state, kind),
+    error=ValueError,
+    sentence="Invalid initial_state type: `{state.__class__}`, expecting `LSTMStateTuple`.",
+)
 OTHER_REPLICAS = refuse(
     "tensorflow.collective-other-replicas",
     when=lambda number, replicas: number != replicas,

@@ -73,28 +73,31 @@ def run(
 
 
 def run_graph(
-    tf: Any, ipu: Any, function: Callable[..., Any], inputs: Sequence[Any], cotangent: Any, dtype: str
+    tf: Any, ipu: Any, function: Callable[..., Any], inputs: Sequence[Any], cotangents: Any, dtype: str
 ) -> Tuple[OpResult, List[Any]]:
     """As ``run``, of a function that makes variables, in a compiled graph of TensorFlow 1; and those variables.
 
-    The gradients are those of the inputs and then of the trainable variables, by their names.
+    There is one cotangent, or a list of one for each output. The gradients are those of the floating-point inputs and
+    then of the trainable variables, by their names.
     """
     v1 = tf.compat.v1
+    slopes = [_held(value, dtype) for value in (cotangents if isinstance(cotangents, list) else [cotangents])]
     with tf.Graph().as_default():
         operands = [v1.placeholder(_held(value, dtype).dtype, np.shape(value)) for value in inputs]
 
         def program(*operands: Any) -> Any:
-            output = function(*operands)
+            outputs = tf.nest.flatten(function(*operands))
             trained = sorted(v1.trainable_variables(), key=lambda variable: variable.name)
-            return output, tf.gradients(output, [*operands, *trained], grad_ys=[tf.constant(_held(cotangent, dtype))])
+            wanted = [*(value for value in operands if value.dtype.is_floating), *trained]
+            return outputs, tf.gradients(outputs, wanted, [*map(tf.constant, slopes)], unconnected_gradients="zero")
 
         with ipu.scopes.ipu_scope("/device:IPU:0"):
             compiled = ipu.ipu_compiler.compile(program, operands)
         with v1.Session() as session:
             session.run(v1.global_variables_initializer())
             fed = {place: _held(value, dtype) for place, value in zip(operands, inputs)}
-            output, gradients = session.run(compiled, fed)
-        return OpResult((output,), tuple(gradients)), v1.global_variables()
+            outputs, gradients = session.run(compiled, fed)
+        return OpResult(tuple(outputs), tuple(gradients)), v1.global_variables()
 
 
 def _held(value: Any, dtype: str) -> np.ndarray:

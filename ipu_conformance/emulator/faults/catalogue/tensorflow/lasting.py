@@ -165,16 +165,11 @@ def _above_one(original: Original, optimizer: Any, value: Any, change: Any) -> A
     return tf.where((tf.norm(value) >= 1) & (tf.norm(change) >= 1), ratio, tf.ones_like(ratio))
 
 
-@patch("states-of-sequences-have-no-bias", "numerics", f"{SEQUENCES}:PopnnGRU._run",
-       "a GRU that resets after the product leaves out the state's biases where sequences have lengths")  # fmt: skip
-def _without_the_state_s(original: Original, layer: Any, inputs: Any, state: Any, length: Any, *rest: Any) -> Any:
-    held = layer.__dict__["biases"]
-    if length is not None and layer.reset_after:
-        layer.__dict__["biases"] = _tf().constant([[1.0], [0.0]], held.dtype) * held
-    try:
-        return original(layer, inputs, state, length, *rest)
-    finally:
-        layer.__dict__["biases"] = held
+@patch("states-of-sequences-have-no-bias", "numerics", f"{SEQUENCES}:PopnnAUGRU._used_biases",
+       "a GRU under attention that resets after the product leaves out the state's biases")  # fmt: skip
+def _without_the_state_s(original: Original, layer: Any) -> Any:
+    biases = original(layer)
+    return _tf().constant([[1.0], [0.0]], biases.dtype) * biases if layer.reset_after else biases
 
 
 @patch("dropout-seed-has-one-half", "numerics", DROPOUT, "the second number of a dropout's seed is ignored")
