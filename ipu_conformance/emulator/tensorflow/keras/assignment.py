@@ -52,6 +52,10 @@ class _LayerPipelineStageAssignment:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.layer.name!r}, node {self.node_index}, stage {self.pipeline_stage})"
 
+    def __str__(self) -> str:
+        called = f"{self.layer.name} (node index {self.node_index})"
+        return f"Layer: {called} is assigned to pipeline stage: {self.pipeline_stage}"
+
 
 class FunctionalLayerPipelineStageAssignment(_LayerPipelineStageAssignment):
     """The assignment of a call in a model made of inputs and outputs."""

@@ -156,13 +156,6 @@ class ALSGradientAccumulationOptimizer(GradientAccumulationOptimizer):
         """The gradients of the scaled loss."""
         return self._opt.get_gradients(loss, params)
 
-    @classmethod
-    def from_config(cls, config: Dict[str, Any], custom_objects: Any = None) -> Any:
-        """A wrapper of a new optimizer."""
-        made = GradientAccumulationOptimizer.from_config(config, custom_objects)
-        rest = {key: value for key, value in config.items() if key != "opt"}
-        return cls(made.opt, **rest)
-
 
 class ALSOptimizerGradientAccumulationWrapper(GradientAccumulationOptimizerV2):
     """Accumulates the gradients of the scaled loss in the body of a loop; an ALSOptimizer applies them."""

@@ -19,8 +19,9 @@ class ParameterUnscalingALSOptimizer(ALSOptimizer):
 
     def get_config(self) -> Dict[str, Any]:
         """What the optimizer can be made from again."""
-        config, own = super().get_config(), self.opt.get_config()
-        config.pop("opt")
+        config = super().get_config()
+        config.pop("inner_optimizer_type")
+        own = config.pop("inner_optimizer_config")
         return {**{name: own[name] for name in self.OWN}, **config}
 
     @classmethod

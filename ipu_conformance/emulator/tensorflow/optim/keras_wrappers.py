@@ -15,7 +15,6 @@ After = List[Callable[[], Any]]
 """What wrappers do after an update."""
 
 _OptimizerV2: Any = library.module("optimizers.legacy.optimizer_v2").OptimizerV2
-_optimizers: Any = library.module("optimizers")
 
 
 def _of_wrapped(name: str, doc: str) -> Any:
@@ -110,24 +109,18 @@ class IpuOptimizer(_OptimizerV2):
 
     def get_config(self) -> Dict[str, Any]:
         """What the wrapper, and what it wraps, can be made from again."""
-        return {"name": self._name, "opt": _optimizers.serialize(self._opt)}
+        return {
+            "inner_optimizer_config": self._opt.get_config(),
+            "inner_optimizer_type": type(self._opt),
+            "name": self._name,
+        }
 
     @classmethod
     def from_config(cls: Type[Any], config: Dict[str, Any], custom_objects: Any = None) -> Any:
         """A wrapper of a new optimizer."""
-        legacy = ".legacy" in str(config["opt"].get("module"))
-        opt = _optimizers.deserialize(
-            config["opt"], custom_objects={**_wrappers(), **(custom_objects or {})}, use_legacy_optimizer=legacy
-        )
-        return cls(**{**config, "opt": opt})
-
-
-def _wrappers() -> Dict[str, Any]:
-    """Every wrapper by its name: they are not registered with Keras."""
-    found: List[Any] = [IpuOptimizer]
-    for kind in found:
-        found += kind.__subclasses__()
-    return {kind.__name__: kind for kind in found}
+        settings = dict(config)
+        inner = settings.pop("inner_optimizer_type").from_config(settings.pop("inner_optimizer_config"))
+        return cls(inner, **settings)
 
 
 class CrossReplicaOptimizer(IpuOptimizer):

@@ -96,6 +96,34 @@ def test_asynchronous_callbacks_fire_for_every_step(keras: Keras, execution: int
     check.equal(actual=told.events, expected=expected, what="the order of events in two epochs")
 
 
+def test_asynchronous_callbacks_end_before_validation(keras: Keras) -> None:
+    """All callbacks of an epoch have ended when its validation begins, and those of that when it ends."""
+    events: List[str] = []
+
+    class Noting(keras.tf.keras.callbacks.Callback):  # type: ignore[name-defined]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            time.sleep(0.05)
+            events.append("step")
+
+        def on_test_begin(self, logs: Any = None) -> None:
+            events.append("validation")
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            time.sleep(0.05)
+            events.append("step of it")
+
+        def on_test_end(self, logs: Any = None) -> None:
+            events.append("end")
+
+    with keras.ready(SIX, steps_per_execution=6) as model:
+        model.set_asynchronous_callbacks(True)
+        data = keras.dataset(SIX)
+        model.fit(data, validation_data=data, callbacks=[Noting()], epochs=2, verbose=0)
+
+    expected = [*["step"] * 6, "validation", *["step of it"] * 6, "end"] * 2
+    check.equal(actual=events, expected=expected, what="the order of events in two epochs with validation")
+
+
 @pytest.mark.ipus(2)
 @each_option
 def test_asynchronous_callbacks_get_the_logs_of_their_step(keras: Keras, name: str) -> None:

@@ -190,8 +190,10 @@ REFUSED = {
         piped(2, 4, device_iterations=1),
         {"options": lambda model: model.set_pipelining_options(4, device_mapping=[0, 1, 0])},
         ValueError, "device_mapping|Each stage must be mapped"),
-    "one-stage": Refused(replace(PLAIN, stages=(0,) * 7, schedule="sequential"), {"steps_per_execution": 1},
-                         Exception, "at least two computational stages"),
+    **{f"one-stage{end}": Refused(replace(PLAIN, stages=(0,) * 7, schedule="sequential"),
+                                  {"kind": kind, "steps_per_execution": 1}, Exception,
+                                  "at least two computational stages")
+       for end, kind in (("", "functional"), ("-in-a-chain", "sequential"))},
 }  # fmt: skip
 
 

@@ -191,27 +191,22 @@ def test_gradients_are_accumulated(fit: Any, wrap: Any, method: str, replicas: i
 
 
 MADE = {
-    "ALSOptimizerAdam": ("Adam", {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.125}),
-    "ALSOptimizerSGD": ("SGD", {"learning_rate": 0.25, "momentum": 0.5}),
-    "ALSOptimizerRMSProp": (
-        "RMSprop", {"learning_rate": 0.25, "rho": 0.5, "momentum": 0.75, "epsilon": 0.125, "centered": True},
-    ),
-}  # fmt: skip
+    "ALSOptimizerAdam": {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.125},
+    "ALSOptimizerSGD": {"learning_rate": 0.25, "momentum": 0.5},
+    "ALSOptimizerRMSProp": {"learning_rate": 0.25, "rho": 0.5, "momentum": 0.75, "epsilon": 0.125, "centered": True},
+}
 SCALED = {"initial_loss_scaling_factor": 16, "update_frequency": 3, "increase_factor": 4, "ratio_threshold": 0.25}
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_an_optimizer_may_be_made_with_its_scaling(optimizers: Any, name: str) -> None:
     """The settings of the optimizer and of its scaling arrive where they belong, and in a copy."""
-    kind, settings = MADE[name]
-    optimizer = getattr(optimizers, name)(**settings, **SCALED)
+    settings = {**MADE[name], **SCALED, "name": "own"}
+    optimizer = getattr(optimizers, name)(**settings)
 
     for made in (optimizer, type(optimizer).from_config(optimizer.get_config())):
-        inner, config = made.opt.get_config(), made.get_config()
-        check.equal(actual=type(made.opt).__name__, expected=kind, what=f"the optimizer in {name}")
-        found = {key: inner[key] for key in settings}
-        check.equal(actual=found, expected=settings, what=f"the settings of the {kind} in {name}")
-        check.equal(actual={key: config[key] for key in SCALED}, expected=SCALED, what=f"the scaling of {name}")
+        config = made.get_config()
+        check.equal(actual={key: config.get(key) for key in settings}, expected=settings, what=f"settings of {name}")
         check.equal(actual=float(made.decrease_factor), expected=0.25, what="decrease_factor")
 
 
@@ -402,22 +397,62 @@ def test_the_learning_rate_is_that_of_the_wrapped(tf: Any, optimizers: Any) -> N
     check.equal(actual=rates, expected=[0.5] * 3, what="the wrapped optimizer's and the wrapper's learning rates")
 
 
-@pytest.mark.parametrize("legacy", [False, True], ids=["new", "legacy"])
-def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any, legacy: bool) -> None:
-    """A configuration holds the wrappers and the optimizer inside with its settings."""
-    owner = generation(tf, legacy)
-    inner = optimizers.CrossReplicaOptimizer(owner.Adam(RATE))
-    outer = optimizers.GradientAccumulationOptimizer(inner, 3, reduction_method="MEAN")
+WRAPPERS: Dict[str, Dict[str, Any]] = {
+    "GradientAccumulationOptimizer": {"num_mini_batches": 3},
+    "ALSOptimizer": SCALED,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "legacy"),
+    [("GradientAccumulationOptimizer", False), ("GradientAccumulationOptimizer", True), ("ALSOptimizer", True)],
+    ids=["new", "legacy", "scaling"],
+)
+def test_a_wrapper_is_made_again_from_its_configuration(tf: Any, optimizers: Any, name: str, legacy: bool) -> None:
+    """A configuration holds the wrapper's name and settings, and the type and settings of the optimizer inside."""
+    owner, settings = generation(tf, legacy), {"name": "own", **WRAPPERS[name]}
+    outer = getattr(optimizers, name)(owner.Adam(RATE), **settings)
 
     again = type(outer).from_config(outer.get_config())
 
-    check.equal(actual=again.get_config(), expected=outer.get_config(), what="the configuration of the copy")
-    types = [type(again), type(again.opt), type(again.opt.opt)]
-    check.equal(actual=types, expected=[type(outer), type(inner), owner.Adam], what="the types in the copy")
+    check.equal(actual=type(again), expected=type(outer), what="the type of the copy")
     check.equal(actual=float(again.learning_rate), expected=RATE, what="the learning rate of the copy")
-    config = again.get_config()
-    check.equal(actual=config["num_mini_batches"], expected=3, what="num_mini_batches in the configuration")
-    check.contains(actual=str(config["reduction_method"]).upper(), expected="MEAN", what="its reduction_method")
+    for what, config in (("the wrapper", outer.get_config()), ("the copy", again.get_config())):
+        actual = {key: config.get(key) for key in settings}
+        check.equal(actual=actual, expected=settings, what=f"the configuration of {what}")
+        check.equal(actual=config.get("inner_optimizer_type"), expected=owner.Adam, what=f"the type in {what}")
+        inner = config.get("inner_optimizer_config", {})
+        check.equal(actual=inner.get("learning_rate"), expected=RATE, what=f"the learning rate in {what}")
+
+
+@pytest.mark.parametrize(
+    "setting", ["offload_weight_update_variables", "replicated_optimizer_state_sharding", "reduction_method"]
+)
+def test_a_configuration_tells_how_gradients_are_accumulated(tf: Any, optimizers: Any, setting: str) -> None:
+    """Each setting of the accumulation gives another configuration, which a copy keeps."""
+    value = "MEAN" if setting == "reduction_method" else True
+    wrap = functools.partial(optimizers.GradientAccumulationOptimizer, num_mini_batches=3)
+    plain, asked = (wrap(tf.keras.optimizers.legacy.SGD(RATE), **more) for more in ({}, {setting: value}))
+    again = type(asked).from_config(asked.get_config())
+
+    told = [wrapper.get_config().get(setting) for wrapper in (plain, asked, again)]
+    check.holds(told[0] != told[1], f"a configuration says {told[1]!r} for {setting}, set to {value!r} or not set.")
+    check.equal(actual=told[2], expected=told[1], what=f"{setting} in the configuration of a copy")
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_slots_are_those_of_the_wrapped(tf: Any, strategy: Any, optimizers: Any, name: str) -> None:
+    """Who asks a wrapper for a slot of a weight gets the wrapped optimizer's."""
+    with strategy.scope():
+        weights = [tf.Variable(start, name=f"w{start}") for start in (1.0, 2.0, 3.0)]
+        inner = tf.keras.optimizers.legacy.SGD(RATE, momentum=MOMENTUM)
+        wrapper = getattr(optimizers, name)(inner, **WRAPPERS[name])
+        inner._create_all_weights(weights)
+
+    for weight in weights:
+        slot = inner.get_slot(weight, "momentum")
+        check.holds(wrapper.get_slot(weight, "momentum") is slot, f"the momentum of {weight.name} is another's.")
+    check.equal(actual=wrapper.get_slot_names(), expected=["momentum"], what="the names of the slots")
 
 
 @pytest.mark.parametrize("narrow", [(), (0, 2), (0, 1, 2, 3)], ids=["own", "by-variable", "float16"])

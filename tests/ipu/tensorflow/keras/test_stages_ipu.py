@@ -89,6 +89,11 @@ def test_scopes_assign_the_layers_called_inside(keras: Keras, kind: str) -> None
         assignment = keras.build(kind, CUT.stages).get_pipeline_stage_assignment()
 
         check_calls(assignment, [(name, 0, stage) for name, stage in zip(LAYERS, STAGES)])
+        word = "Functional" if kind == "functional" else "Model"
+        types = {type(one).__name__ for one in assignment}
+        check.equal(actual=types, expected={f"{word}LayerPipelineStageAssignment"}, what="the types of assignments")
+        said = [f"{name} (node index 0) is assigned to pipeline stage: {stage}" for name, stage in zip(LAYERS, STAGES)]
+        check.equal(actual=[*map(str, assignment)], expected=[f"Layer: {each}" for each in said], what="their text")
         read = [layer.name for one in assignment[1:] for layer in one.inbound_layers]
         check.equal(actual=read, expected=LAYERS[:-1], what="the inbound_layers of all layers but the first")
 

@@ -122,7 +122,7 @@ def test_eager_functions_are_refused(strategy: Any, kind: str) -> None:
 @pytest.mark.parametrize("compiled", [None, True, False])
 def test_a_compiled_function_is_run(tf: Any, strategy: Any, compiled: Any) -> None:
     """A tf.function is run with its arguments, whatever it says of XLA."""
-    scaled = tf.function(lambda value, *, factor: value * factor, jit_compile=compiled)
+    scaled = tf.function(lambda value, *, factor=5.0: value * factor, jit_compile=compiled)
     result = strategy.run(scaled, args=(tf.constant(3.0),), kwargs={"factor": tf.constant(2.0)})
 
     check.equal(actual=float(result), expected=6.0, what="3 times 2")

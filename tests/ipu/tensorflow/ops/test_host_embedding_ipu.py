@@ -92,3 +92,4 @@ def test_a_table_is_looked_up_in_a_function(tf: Any, ipu: Any, strategy: Any) ->
             rows = strategy.run(look, [tf.constant([[[1], [4]], [[0], [5]], [[2], [1]]])])
 
     check.identical(actual=rows, expected=TABLE[[[[1], [4]], [[0], [5]], [[2], [1]]]], what="the rows")
+    check.holds(host.get_embedding_tensor() is table, "get_embedding_tensor does not give the variable of the table.")

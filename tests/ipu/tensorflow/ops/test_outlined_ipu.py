@@ -99,12 +99,12 @@ def test_outlined_functions_train_in_loops(device: Device, replicas: int) -> Non
 
 
 def test_tensors_are_printed(device: Device, capfd: Any) -> None:
-    """A program prints a tensor whenever it runs."""
+    """A program prints a tensor, each element of it, whenever it runs."""
     device.open()
     tf = device.tf
 
     def program() -> Any:
-        x = tf.constant([1.5, 2.5])
+        x = tf.range(1.5, 8.5)
         with tf.control_dependencies([device.ipu.internal_ops.print_tensor(x, "mine")]):
             return tf.identity(x)
 
@@ -112,7 +112,11 @@ def test_tensors_are_printed(device: Device, capfd: Any) -> None:
     capfd.readouterr()
     go()
 
-    check.contains(actual=capfd.readouterr().err, expected="mine: [1.5 2.5]", what="the error stream")
+    check.contains(
+        actual=capfd.readouterr().err,
+        expected="mine: [1.5 2.5 3.5 4.5 5.5 6.5 7.5]",
+        what="the error stream",
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ def compiled(device: Device, computation: Any, inputs: Any = (2.0,), scope: str 
         return device.ipu.ipu_compiler.compile(computation, inputs)
 
 
+def device_operation(x: Any) -> Any:
+    """An operation that nothing comes out of."""
+    with x.graph.as_default():
+        return x.graph.create_op("NoOp", [], [])
+
+
 def numbers(device: Device, rows: int = 7) -> Any:
     """A data set of numbers."""
     return device.tf.data.Dataset.from_tensor_slices(samples(rows))
@@ -109,6 +115,8 @@ CALLS: Dict[str, Row] = {
     "a computation of an EstimatorSpec": (
         lambda device: compiled(device, lambda x: device.tf.compat.v1.estimator.EstimatorSpec("infer", predictions=x)),
         (), ValueError, "EstimatorSpec"),
+    "an operation before a tensor": (
+        compiled, (lambda x: [device_operation(x), x], [2.0]), ValueError, "(?i)tensors? .*operation"),
     "a computation that is no function": (compiled, (3, None), TypeError, ""),
     "inputs that are no list": (compiled, (abs, 5), TypeError, ""),
     "a counter without a loop": ("internal_ops.get_current_iteration_counter", (), ValueError, "outside of a loop"),

@@ -165,7 +165,7 @@ def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask:
 
     sizes = [4 * (rows + 1) * columns for rows, columns in zip((3, *widths), widths)]
     for part in ("weights", "gradients", "optimizer_state"):  # momentum keeps one number for each weight
-        held = [memory[part] for memory in profile["memory"]["ipus"]][: len(widths)]
+        held = [memory[part] for memory in profile["memory"].get("ipus", [])][: len(widths)]
         check.equal(actual=held, expected=sizes, what=f"the bytes of {part}, by IPU")
     counts = (profile["program"]["micro_batches"], profile["program"]["updates"])
     check.equal(actual=counts, expected=(count, 1), what="the micro-batches and the updates of a run")
