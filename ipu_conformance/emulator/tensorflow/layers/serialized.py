@@ -83,6 +83,4 @@ class Embedding(library.Configured, _Embedding):
     def call(self, inputs: Any) -> Any:
         """The row of every index."""
         indices = inputs if inputs.dtype.is_integer else tf.cast(inputs, tf.int32)
-        return serialized.embedding_lookup(
-            tf.convert_to_tensor(self.embeddings), indices, serialization_factor=self.serialization_factor
-        )
+        return serialized.embedding_lookup(self.embeddings, indices, serialization_factor=self.serialization_factor)

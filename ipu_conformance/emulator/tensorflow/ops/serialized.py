@@ -62,11 +62,22 @@ def embedding_lookup(
     indices_are_sorted: bool = False,
     name: Optional[str] = None,
 ) -> Any:
-    """The rows of ``params`` that ``ids`` name; the table may be looked through in several equal pieces."""
+    """The rows of ``params`` that ``ids`` name; the table may be looked through in several equal pieces.
+
+    The gradient is a table as large as ``params``, with zeros in the rows that were not looked up.
+    """
     rows = int(params.shape[0])
     if serialization_factor < 1 or rows % serialization_factor:
         raise ValueError(
             f"`serialization_factor` is {serialization_factor} for a table of {rows} rows; use a number that divides "
             "them."
         )
-    return tf.gather(params, ids, name=name)
+
+    @tf.custom_gradient
+    def looked_up(table: Any) -> Any:
+        def gradient(of_rows: Any) -> Any:
+            return tf.tensor_scatter_nd_add(tf.zeros_like(table), tf.expand_dims(ids, -1), of_rows)
+
+        return tf.gather(table, ids, name=name), gradient
+
+    return looked_up(tf.convert_to_tensor(params))

@@ -114,6 +114,32 @@ def test_layers_are_as_specified(tf: Any, layers: Any, strategy: Any, row: str) 
     as_specified(result, op, inputs, cotangent, turned=turned, **attributes)
 
 
+@pytest.mark.parametrize("form", ["layer", "operation"])
+def test_rows_that_were_looked_up_move_on(tf: Any, ipu: Any, layers: Any, strategy: Any, form: str) -> None:
+    """The gradient of a lookup is that of the whole table: with momentum a row moves on, looked up again or not."""
+    steps = np.array([[[0, 1]], [[2, 2]], [[1, 3]]])
+    layer = _built(strategy, layers.Embedding, steps[0].shape, [np.zeros((4, 1))], input_dim=4, output_dim=1)
+    (table,) = layer.trainable_weights
+    look = layer if form == "layer" else functools.partial(ipu.embedding_ops.embedding_lookup, table)
+    with strategy.scope():
+        optimizer = tf.keras.optimizers.legacy.SGD(0.5, momentum=0.5)
+
+        @tf.function
+        def step(ids: Any) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(look(ids))
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+        for ids in steps:
+            strategy.run(step, args=(tf.constant(ids, tf.int32),))
+
+    rows, velocities = np.zeros(4), np.zeros(4)
+    for ids in steps:
+        velocities = 0.5 * velocities - 0.5 * np.bincount(ids.ravel(), minlength=4)
+        rows += velocities
+    check.identical(actual=table.numpy()[:, 0], expected=rows.astype(np.float32), what="the rows after three steps")
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_is_for_training(tf: Any, layers: Any, strategy: Any, training: bool) -> None:
     """In training values are dropped at the rate, out of it all pass as they are."""

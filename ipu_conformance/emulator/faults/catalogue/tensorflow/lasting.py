@@ -172,6 +172,12 @@ def _without_the_state_s(original: Original, layer: Any) -> Any:
     return _tf().constant([[1.0], [0.0]], biases.dtype) * biases if layer.reset_after else biases
 
 
+@patch("lookup-gradient-has-rows-alone", "update", "tensorflow.ops.serialized:embedding_lookup",
+       "the gradient of a lookup is of the rows that were looked up: no other moves on")  # fmt: skip
+def _rows_alone(original: Original, params: Any, ids: Any, *settings: Any, **named: Any) -> Any:
+    return _tf().gather(params, ids)
+
+
 @patch("dropout-seed-has-one-half", "numerics", DROPOUT, "the second number of a dropout's seed is ignored")
 def _one_half(original: Original, *arguments: Any, seed: Any = None, **settings: Any) -> Any:
     if seed is None:
