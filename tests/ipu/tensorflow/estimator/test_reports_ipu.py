@@ -8,7 +8,7 @@ from typing import Any, Callable, List
 
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, frameworks
 
 from .pipelines import Chain, Programs
 from .programs import Estimators
@@ -53,6 +53,19 @@ def test_the_older_report_is_that_of_training(reported: Any, replicas: int) -> N
     actual = [(program["training"], program["replicas"]) for program in programs]
     expected = [(training, replicas) for training in (True, False, True)]
     check.equal(actual=actual, expected=expected, what="whether each program trains, and its replicas")
+
+
+@pytest.mark.emulator
+def test_the_program_of_an_estimator_is_shown(shared: Estimators) -> None:
+    """After a training and after an evaluation the target shows the graph of the loop that has run last."""
+    estimator, outputs = shared.make(), []
+    for call in (estimator.train, estimator.evaluate):
+        call(shared.feed(4), steps=4)
+        program = frameworks.ir("tensorflow", estimator)
+        check.holds(program is not None, f"the target shows no program of the estimator after {call.__name__}.")
+        outputs.append(len(program().ops))
+
+    check.holds(outputs[0] > outputs[1] > 0, f"training has {outputs[0]} operations, and evaluation {outputs[1]}.")
 
 
 @pytest.mark.emulator

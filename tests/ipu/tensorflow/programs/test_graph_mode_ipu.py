@@ -206,11 +206,12 @@ def test_layers_that_stages_make_are_made_once(graph: Device, replicas: int) -> 
 class Steps:
     """A graph of three steps: each sums up what it is fed, and trains on the means over replicas."""
 
-    def __init__(self, tf: Any, ipu: Any) -> None:
+    def __init__(self, tf: Any, ipu: Any, device: int = 0) -> None:
         self.v1 = tf.compat.v1
         with tf.Graph().as_default() as self.graph:
-            queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensor_slices(samples(24)))
-            out = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+            elements = tf.data.Dataset.from_tensor_slices(samples(24))
+            queue = ipu.ipu_infeed_queue.IPUInfeedQueue(elements, device_ordinal=device)
+            out = ipu.ipu_outfeed_queue.IPUOutfeedQueue(device_ordinal=device)
 
             def variable(name: str, value: float, trainable: bool = True) -> Any:
                 return self.v1.get_variable(name, initializer=value, use_resource=True, trainable=trainable)
@@ -221,7 +222,7 @@ class Steps:
                 step = mean.minimize(weight * x, var_list=[weight])
                 return total + x, out.enqueue({"element": x, "twice": 2 * x}), step, added.op
 
-            with ipu.scopes.ipu_scope("/device:IPU:0"):
+            with ipu.scopes.ipu_scope(f"/device:IPU:{device}"):
                 (self.total,) = ipu.ipu_compiler.compile(lambda: [ipu.loops.repeat(3, body, [0.0], queue)])
             self.taken, self.begin = out.dequeue(), [self.v1.global_variables_initializer(), queue.initializer]
             self.variables = {variable.op.name: variable for variable in self.v1.global_variables()}
@@ -267,6 +268,23 @@ def test_a_graph_may_be_built_under_another_configuration(
     check.identical(actual=variables["added"], expected=fed[:, 0].sum(), what="what replica 0 added to a variable")
     moved = np.float32(1 - 0.5 * fed.astype(np.float64).mean(axis=1).sum())
     check.identical(actual=variables["weight"], expected=moved, what="the weight after three steps of means")
+
+
+@pytest.mark.ipus(5)
+@pytest.mark.parametrize(("before", "ipus"), [(1, 4), (4, 1)])
+def test_a_graph_of_another_device_is_built_for_its_ipus(
+    tf: Any, ipu: Any, configure: Any, before: int, ipus: int
+) -> None:
+    """The replicas of a program for the second device are those of that device, whatever the first one has."""
+    configure([1, before])
+    steps = Steps(tf, ipu, device=1)
+    with steps.session() as run:
+        configure([1, ipus])
+        _, outfed, _ = run()
+
+    fed = samples(24)[: 3 * ipus].reshape(3, ipus)
+    expected = fed if ipus > 1 else fed[:, 0]
+    check.identical(actual=outfed["element"], expected=expected, what="the elements by iteration and replica")
 
 
 @pytest.mark.emulator

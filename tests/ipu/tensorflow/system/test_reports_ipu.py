@@ -177,6 +177,29 @@ def test_a_pipeline_is_reported_by_ipu(tf: Any, ipu: Any, strategy_on: Any, ask:
     check.equal(actual=events, expected=per_stage, what="the slots in the trace, by stage")
 
 
+@pytest.mark.emulator
+def test_a_schedule_decides_what_is_stashed(tf: Any, ipu: Any, strategy_on: Any, ask: Ask) -> None:
+    """The first of two stages stashes one micro-batch when they are run one by one, and more when they overlap."""
+    where, stashed = ask(ALL), {}
+    for schedule in ("Sequential", "Grouped"):
+        with strategy_on(2).scope():
+            values = inputs = tf.keras.Input((3,))
+            for stage in range(2):
+                with tf.keras.ipu.PipelineStage(stage):
+                    values = tf.keras.layers.Dense(2, activation="relu")(values)
+            model = tf.keras.Model(inputs, values)
+            model.compile("sgd", "mse", steps_per_execution=8)
+            member = getattr(ipu.pipelining_ops.PipelineSchedule, schedule)
+            model.set_pipelining_options(gradient_accumulation_steps_per_replica=8, pipeline_schedule=member)
+            model.fit(batches(tf, 16), verbose=0)
+        stashed[schedule] = profiles(where)[-1]["memory"]["ipus"][0]["stash"]
+
+    alone, overlapping = stashed["Sequential"], stashed["Grouped"]
+    check.holds(
+        0 < alone < overlapping, f"stashes take {alone} bytes one by one, and {overlapping} where stages overlap."
+    )
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '"text"', '{"autoReport.all": "perhaps"}'])
 def test_options_that_are_no_options_are_refused(
     tf: Any, strategy: Any, monkeypatch: pytest.MonkeyPatch, text: str
