@@ -281,7 +281,8 @@ PREDICTED = {
 @pytest.mark.parametrize(("chain", "number"), needing(PREDICTED))
 def test_predictions_come_in_the_order_of_the_samples(programs: Programs, chain: Chain, number: int) -> None:
     """There is one prediction for each sample, in the order of the data set, on however many replicas."""
-    got = programs.predicted(chain, number)
+    with check.accepted(f"asking for {number} predictions"):
+        got = programs.predicted(chain, number)
 
     want = products(number, START[: chain.number_of_stages])
     check.identical(actual=flat(got), expected=want, what="the predictions")

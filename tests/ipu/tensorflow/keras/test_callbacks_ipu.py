@@ -52,7 +52,7 @@ def noted(keras: Keras, config: RunConfig, execution: int, asynchronous: bool) -
 
         class Noting(keras.tf.keras.callbacks.Callback):  # type: ignore[name-defined]
             def on_train_begin(self, logs: Any = None) -> None:
-                told.steps.append(self.params["steps"])
+                told.steps.extend([self.params["steps"], self.params["epochs"]])
 
             def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
                 told.events.append(("begin", batch))
@@ -163,12 +163,12 @@ def test_an_error_in_an_asynchronous_callback_reaches_fit(keras: Keras) -> None:
 
 @both_modes
 def test_the_history_has_the_last_step_of_every_epoch(keras: Keras, asynchronous: bool) -> None:
-    """History holds one number per epoch, the same in both modes; callbacks know the steps of an epoch."""
+    """History holds one number per epoch, the same in both modes; callbacks know the steps and epochs."""
     losses = noted(keras, SIX, 3, asynchronous=False).losses
     told = noted(keras, SIX, 3, asynchronous)
 
     check.equal(actual=[*map(float, told.history["loss"])], expected=losses[1::2], what="the loss by epoch")
-    check.equal(actual=told.steps, expected=[6], what="the steps of an epoch in params")
+    check.equal(actual=told.steps, expected=[6, 2], what="the steps of an epoch, and the epochs, in params")
 
 
 @both_modes

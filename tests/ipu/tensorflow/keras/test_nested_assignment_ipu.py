@@ -106,6 +106,18 @@ def test_a_nested_model_is_cut_inside(keras: Keras, kind: str, stages: List[Any]
     check.equal(actual=sorted(scalars(model)), expected=expected, what="the sorted weights of the pipeline")
 
 
+def test_a_nested_model_may_be_assigned_again(keras: Keras) -> None:
+    """Stages inside of a call that then gets one stage, or the other way round, are those that were set last."""
+    with keras.scope(PLAIN):
+        model = nested(keras, "functional")
+        for stages in ([0, [0, 1], 1], [0, 1, 2], [0, [1, 2], 3]):
+            assign(model, stages)
+
+            inside = [[each] * 2 if place == 1 and isinstance(each, int) else each for place, each in enumerate(stages)]
+            found = stages_of(model.get_pipeline_stage_assignment())
+            check.equal(actual=found, expected=inside, what=f"the stages after {stages} were assigned")
+
+
 def test_stages_of_the_nested_model_are_the_beginning(keras: Keras) -> None:
     """Stages that were set on the nested model itself are those that an assignment begins with."""
     with keras.scope(PLAIN):

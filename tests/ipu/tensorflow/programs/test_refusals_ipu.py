@@ -159,6 +159,10 @@ CALLS: Dict[str, Row] = {
     "a number for recomputation_mode": (piped, {"recomputation_mode": 1}, TypeError, "recomputation_mode"),
     "dictionaries for options of stages": (
         piped, {"forward_propagation_stages_poplar_options": [{}, {}]}, TypeError, "PipelineStageOptions"),
+    "options of one of two stages": (
+        lambda device: piped(
+            device, forward_propagation_stages_poplar_options=[device.ipu.pipelining_ops.PipelineStageOptions()]),
+        (), ValueError, "forward_propagation_stages_poplar_options"),
     "outfeed_loss without an optimizer": (piped, {"outfeed_loss": True}, ValueError, "outfeed_loss"),
     "accumulate_outfeed without a queue": (
         piped, {"accumulate_outfeed": True, "outfeed_queue": None}, ValueError, "accumulate_outfeed"),

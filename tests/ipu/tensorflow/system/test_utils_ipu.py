@@ -257,6 +257,16 @@ def test_a_session_lists_ipu_devices(tf: Any, configure: Callable[..., Any]) -> 
     check.equal(actual=names, expected=expected, what="the IPU devices of the session")
 
 
+@pytest.mark.emulator
+def test_a_session_knows_the_memory_of_devices(tf: Any, configure: Callable[..., Any]) -> None:
+    """A device has the memory of all of its IPUs."""
+    configure([1, 4, 2])
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        held = [device.memory_limit_bytes for device in session.list_devices() if device.device_type == "IPU"]
+
+    check.equal(actual=[each / held[0] for each in held], expected=[1, 4, 2], what="the memory, in that of one IPU")
+
+
 def test_a_session_keeps_its_own_settings(tf: Any, ipu: Any) -> None:
     """A session keeps its other settings, and the settings that it was given are not changed."""
     settings = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, allow_soft_placement=False)
