@@ -13,7 +13,8 @@ from ipu_conformance.emulator.tensorflow.run import serving
 
 def export(model: Any, export_dir: str, batch_size: Optional[int], *options: Any) -> Any:
     """Write a SavedModel of a model in inference, for batches of one size."""
-    inputs = tf.nest.flatten(model.inputs or [])
+    network = _network(model)
+    inputs = tf.nest.flatten(network.inputs or [])
     refusals.NOT_BUILT(inputs=inputs)
     refusals.BATCH_SIZE(batch=batch_size, sizes=[tensor.shape[0] for tensor in inputs])
     specs = [
@@ -22,7 +23,7 @@ def export(model: Any, export_dir: str, batch_size: Optional[int], *options: Any
     ]
 
     def predict_step(*fed: Any) -> Any:
-        return model(tf.nest.pack_sequence_as(model.input, list(fed)), training=False)
+        return model(tf.nest.pack_sequence_as(network.input, list(fed)), training=False)
 
     kind = inspect.Parameter.POSITIONAL_ONLY
     names = (spec.name.replace("/", "_").replace(".", "_") for spec in specs)
@@ -30,3 +31,9 @@ def export(model: Any, export_dir: str, batch_size: Optional[int], *options: Any
         [inspect.Parameter(name, kind) for name in names]
     )
     return serving.export([predict_step], export_dir, None, specs, None, *options)
+
+
+def _network(model: Any) -> Any:
+    """The graph of a subclassed model that was built or called; any other model is its own."""
+    subclassed = not model.inputs and model._ipu_input_spec() is not None
+    return model._ipu_network() if subclassed else model

@@ -5,6 +5,7 @@ Signatures and errors are those of the vendor's serving.py.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,36 @@ def test_a_keras_model_is_exported(tf: Any, ipu: Any, strategy: Any, folder: str
     check.identical(actual=predict(tf.constant(X))[0].numpy(), expected=X @ weight + bias, what="the result")
     check.identical(actual=again(tf.constant(X))["y"].numpy(), expected=X @ weight + bias, what="that of the method")
     check.identical(actual=_served(tf, folder, X)["y"], expected=X @ weight + bias, what="the output")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("known", ["built", "called", "pipelined"])
+def test_a_subclassed_model_is_exported(tf: Any, ipu: Any, strategy: Any, folder: str, known: str) -> None:
+    """A model that was built, or called, knows its inputs, whether its layers have stages or not."""
+    stage = (lambda number: tf.keras.ipu.PipelineStage(number)) if known == "pipelined" else contextlib.nullcontext
+
+    class Doubled(tf.keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (tf.keras.layers.Dense(3, kernel_initializer="ones") for _ in "ab")
+
+        def call(self, x: Any) -> Any:
+            with stage(0):
+                x = self.first(x)
+            with stage(1):
+                return self.second(x)
+
+    with strategy.scope():
+        model = Doubled()
+        if known == "called":
+            model(tf.constant(X))
+        else:
+            model.build(X.shape)
+        with check.accepted("an export of a subclassed model"):
+            model.export_for_ipu_serving(folder, 4, output_names="y")
+
+    expected = X @ np.ones((3, 3)) @ np.ones((3, 3))
+    check.identical(actual=_served(tf, folder, X)["y"], expected=expected.astype(np.float32), what="the output")
 
 
 WRONG = {
