@@ -104,8 +104,8 @@ class IpuOptimizer(_OptimizerV2):
         return self._opt.get_slot(*args, **kwargs)
 
     def get_slot_names(self) -> Any:
-        """The names of the wrapped optimizer's slots."""
-        return self._opt.get_slot_names()
+        """The names of the wrapped optimizer's slots; a later Keras has optimizers without slots."""
+        return self._opt.get_slot_names() if hasattr(self._opt, "get_slot_names") else []
 
     def get_config(self) -> Dict[str, Any]:
         """What the wrapper, and what it wraps, can be made from again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import warnings
 from dataclasses import replace
@@ -150,6 +151,24 @@ def test_training_goes_on_from_a_checkpoint(keras: Keras, tf: Any, tmp_path: Pat
         other.fit(second, verbose=0)
 
     keras.check_trained(other, config)
+
+
+@pytest.mark.parametrize("form", WEIGHTS)
+def test_weights_are_saved_beside_a_wrapped_optimizer(keras: Keras, tf: Any, tmp_path: Path, form: str) -> None:
+    """A model that is compiled with a wrapper writes the weights that it has learned, and another one reads them."""
+    wrapper = importlib.import_module("keras.ipu.optimizers").GradientAccumulationOptimizer
+    path = str(tmp_path / WEIGHTS[form])
+    with keras.scope(PLAIN):
+        trained, restored = keras.build(), keras.build(seed=5)
+        for model in (trained, restored):
+            keras.compile(model, PLAIN, optimizer=wrapper(tf.keras.optimizers.SGD(0.125, momentum=0.5), 2))
+        trained.fit(keras.dataset(PLAIN), verbose=0)
+        with check.accepted(f"saving weights as {form}"):
+            trained.save_weights(path)
+        with check.accepted(f"loading weights from {form}"):
+            restored.load_weights(path)
+
+    check_weights(restored, trained.get_weights())
 
 
 @pytest.mark.ipus(2)
