@@ -11,6 +11,9 @@ from typing import Any, Callable, Iterator, Optional
 Listener = Callable[[str, Any], None]
 """``listen(kind, facts)`` takes a note; facts are plain data."""
 
+NOT_SHOWN = "the target does not show "
+"""How the reason begins for which a case is skipped that looks at more than the vendor's API shows."""
+
 _listener: Optional[Listener] = None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional
 
 import pytest
 
-from ipu_conformance import cases, targets
+from ipu_conformance import cases, notes, targets
 from ipu_conformance.asking import SELECTION, asked_paths, asks_for_cases, matches_cases_only, selection_of
 from ipu_conformance.cases import case_id, frameworks_of
 from ipu_conformance.errors import ConformanceError
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ending.install(config)
     if SELECTION in config.stash:
         config.addinivalue_line("python_files", CASE_FILES)
-    config.stash[TALLY] = Tally(config, lambda: selection_of(config).frameworks)
+    config.stash[TALLY] = Tally(config, lambda: selection_of(config))
     config.pluginmanager.register(config.stash[TALLY], "ipu_conformance_tally")
     config.stash[GARBAGE] = garbage.Garbage()
     config.pluginmanager.register(config.stash[GARBAGE], "ipu_conformance_garbage")
@@ -172,7 +172,7 @@ def inspector(request: pytest.FixtureRequest) -> Inspector:
     (name,) = frameworks_of(request.node)
     door = targets.inspector(name)
     if door is None:
-        pytest.skip(f"the target of {name} shows no more than the vendor's API does")
+        pytest.skip(f"{notes.NOT_SHOWN}more than the API of {name} does")
     return door
 
 

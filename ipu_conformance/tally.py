@@ -6,10 +6,12 @@ import functools
 import re
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 import pytest
 
+from ipu_conformance.notes import NOT_SHOWN
+from ipu_conformance.selection import Selection
 from ipu_conformance.workers.scheduling import framework_of
 
 
@@ -51,14 +53,22 @@ def first_line(report: Any) -> str:
     return re.sub(r"^(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_]\w*(?:: |$))", "", lines[0]) if lines else ""
 
 
+def why_skipped(report: Any) -> str:
+    """The reason that a skipped case gives."""
+    said = report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else str(report.longrepr)
+    return str(said)[len("Skipped: ") :] if str(said).startswith("Skipped: ") else str(said)
+
+
 class Tally:
     """Counts the cases of one run by area; a plug-in of its own, registered by the suite's."""
 
-    def __init__(self, config: pytest.Config, frameworks: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, config: pytest.Config, selection: Callable[[], Selection]) -> None:
         self.config = config
-        self.frameworks = frameworks
+        self.selection = selection
         self.executed: Dict[str, int] = {}
         self.skipped: Dict[str, int] = {}
+        self.hidden: Dict[str, int] = {}
+        """Cases skipped for want of what the vendor's API does not show, by reason."""
         self.left_out: Dict[str, int] = {}
         self.own: Sequence[pytest.Item] = ()
         """The cases that do not belong to the run."""
@@ -98,21 +108,29 @@ class Tally:
         if report.failed:
             self.failed.setdefault(report.nodeid, first_line(report))
         if report.skipped and not hasattr(report, "wasxfail"):
-            self.count(report.nodeid, skipped=True)
+            self.count(report.nodeid, skipped=True, why=why_skipped(report))
         elif report.when == "call" or (report.failed and report.when == "setup"):
             self.count(report.nodeid, skipped=False)
 
-    def count(self, nodeid: str, *, skipped: bool) -> None:
-        """Count one case."""
+    def count(self, nodeid: str, *, skipped: bool, why: str = "") -> None:
+        """Count one case; ``why`` says why it was skipped."""
+        if skipped and why.startswith(NOT_SHOWN) and self._may_hide(framework_of(nodeid)):
+            self.hidden[why] = self.hidden.get(why, 0) + 1
+            return
         area, counts = area_of(nodeid), self.skipped if skipped else self.executed
         counts[area] = counts.get(area, 0) + 1
+
+    def _may_hide(self, framework: Optional[str]) -> bool:
+        """Whether the target of a framework need not show more than the vendor's API does."""
+        choice = self.selection().choice(framework) if framework is not None else None
+        return choice is not None and choice.kind != "emulator"
 
     def is_about_ipu(self) -> bool:
         """Whether the run was meant to execute conformance cases."""
         if self.config.getoption("collectonly"):
             return False
         expression = (self.config.getoption("markexpr") or "").replace("(", " ").replace(")", " ").split()
-        if "ipu" in expression or self.executed or self.skipped:
+        if "ipu" in expression or self.executed or self.skipped or self.hidden:
             return True
         return bool(self.left_out) and not self.anything  # what was asked for does not belong to the run
 
@@ -129,7 +147,7 @@ class Tally:
         by_hand = {"the command line leaves out (-k, -m, --deselect or a shard)": self.deselected}
         left_out = {**self.left_out, **(by_hand if self.deselected else {})}
         found = complaints(self.tested, self.skipped, left_out)
-        if not self.frameworks():
+        if not self.selection().frameworks:
             found.append("No framework can run, so no device was tested; see `ipu-conformance doctor`.")
         left = self.selected - self.finished
         if left:
@@ -154,11 +172,14 @@ class Tally:
         terminalreporter.section("IPU conformance")
         lost = f"{len(self.lost)} of them lost, " if self.lost else ""
         terminalreporter.line(
-            f"cases: {sum(self.tested.values())} executed, {lost}{sum(self.skipped.values())} skipped, "
+            f"cases: {sum(self.tested.values())} executed, {lost}"
+            f"{sum(self.skipped.values()) + sum(self.hidden.values())} skipped, "
             f"{sum(self.left_out.values())} left out; areas tested: {len(self.tested)}"
         )
         for why, count in sorted(self.left_out.items()):
             terminalreporter.line(f"left out: {count} that {why}")
+        for why, count in sorted(self.hidden.items()):
+            terminalreporter.line(f"not covered: {count} skipped: {why}")
         for nodeid, sentence in self.failed.items():
             terminalreporter.line(f"failed: {nodeid}: {sentence}", red=True)
         for nodeid, how in sorted(self.lost.items()):

@@ -141,6 +141,7 @@ def verdict_of(record: Record) -> Verdict:
             fault=str(record.environment["fault"]),
             interrupted=record.ended,
             whole=record.whole.get("count", len(record.planned)),
+            may_hide=[name for name, row in frameworks.items() if row["kind"] != "emulator"],
             why_parted=_why_not_selected(run) if run["shard"] else record.ended,
         )
     )

@@ -29,7 +29,7 @@ from ipu_conformance.report.results import CRASH, ERROR, FAILED, NEUTRAL, PASSED
 from ipu_conformance.report.verdict import Verdict
 from ipu_conformance.selection import Selection
 from ipu_conformance.suite_files import in_suite, suite_digest, suite_folder
-from ipu_conformance.tally import TALLY
+from ipu_conformance.tally import TALLY, why_skipped
 from ipu_conformance.targets import discover
 from ipu_conformance.workers.leases import JOINED
 
@@ -137,7 +137,8 @@ class Recorder:
         """Count what an earlier run has executed."""
         tally = self.config.stash[TALLY]
         for entry in self.earlier:
-            tally.count(entry["case"], skipped=entry["outcome"] == SKIPPED)
+            skipped = entry["outcome"] == SKIPPED
+            tally.count(entry["case"], skipped=skipped, why=entry.get("sentence", ""))
 
     def _begin(self) -> None:
         """Write where the run takes place: from here on the folder is not sealed until its end."""
@@ -339,7 +340,7 @@ def _result(case: str, phases: Sequence[Any]) -> Result:
         if cause != CRASH and failed.when != "call":
             sentence = f"in {'set-up' if failed.when == 'setup' else 'tear-down'}: {sentence}"
     elif skipped is not None:
-        outcome, sentence = SKIPPED, _why_skipped(skipped)
+        outcome, sentence = SKIPPED, why_skipped(skipped)
     return Result(
         case=case,
         outcome=outcome,
@@ -391,11 +392,6 @@ def _is_lost(report: Any) -> bool:
 def _worker(report: Any) -> str:
     node = getattr(report, "node", None)
     return str(getattr(getattr(node, "gateway", None), "id", ""))
-
-
-def _why_skipped(report: Any) -> str:
-    said = report.longrepr[2] if isinstance(report.longrepr, (tuple, list)) else str(report.longrepr)
-    return str(said)[len("Skipped: ") :] if str(said).startswith("Skipped: ") else str(said)
 
 
 def _now() -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from ipu_conformance.notes import NOT_SHOWN
 from ipu_conformance.report.mandatory import Waiver, matches
 from ipu_conformance.report.results import FAILED, SKIPPED, Result, area_of
 
@@ -67,6 +68,8 @@ class Evidence:
     """How many cases all shards have together; 0 where nobody knows."""
     why_parted: str = ""
     """Why the planned cases are not the whole run."""
+    may_hide: Sequence[str] = ()
+    """The frameworks whose targets need not show more than the vendor's API does."""
 
 
 def judged(evidence: Evidence) -> Verdict:
@@ -75,6 +78,8 @@ def judged(evidence: Evidence) -> Verdict:
     failures, gaps = _failures(evidence, excused, remarks), _gaps(evidence)
     absent = Counter(why for case, why in _unplanned(evidence).items() if why.startswith(NOT_COVERED))
     remarks += [f"Not covered: {_cases(count, 'mandatory ')} not run: {_ended(why)}" for why, count in absent.items()]
+    hidden = Counter(result.sentence for result in _hidden(evidence).values())
+    remarks += [f"Not covered: {_cases(count)} skipped: {_ended(why)}" for why, count in sorted(hidden.items())]
     word = NOT_QUALIFIED if failures else INCOMPLETE if gaps else QUALIFIED
     return Verdict(word, tuple(failures + gaps), tuple(remarks), evidence.covers)
 
@@ -137,14 +142,15 @@ def _gaps(evidence: Evidence) -> List[str]:
     if elsewhere > 0 and not +causes:
         sentences.append(f"{_cases(elsewhere)} not run, of {evidence.whole:,}: {_ended(evidence.why_parted)}")
     causes = Counter()
-    skipped = {case: result for case, result in evidence.results.items() if result.outcome == SKIPPED}
+    hidden = _hidden(evidence)
+    skipped = {case: each for case, each in evidence.results.items() if each.outcome == SKIPPED and case not in hidden}
     for case, result in skipped.items():
         if case in mandatory:
             causes[_bare(result.sentence)] += 1
     for cause, count in sorted(causes.items()):
         sentences.append(f"{_cases(count, 'mandatory ')} skipped: {_ended(cause)}")
-    sentences += _skipped_areas(evidence.results, skipped)
-    if not missing and len(skipped) == len(evidence.results):
+    sentences += _skipped_areas({case: each for case, each in evidence.results.items() if case not in hidden}, skipped)
+    if not missing and len(skipped) + len(hidden) == len(evidence.results):
         sentences.append("No case was executed.")
     return sentences
 
@@ -153,6 +159,15 @@ def _unplanned(evidence: Evidence) -> Dict[str, str]:
     """The mandatory cases that are not among the planned ones, and why."""
     missing = sorted(set(evidence.mandatory) - set(evidence.planned))
     return {case: evidence.left_out.get(case, "the run does not have them") for case in missing}
+
+
+def _hidden(evidence: Evidence) -> Dict[str, Result]:
+    """The cases skipped for want of what the vendor's API does not show, on targets that need not show it."""
+    return {
+        case: result
+        for case, result in evidence.results.items()
+        if result.outcome == SKIPPED and result.sentence.startswith(NOT_SHOWN) and result.framework in evidence.may_hide
+    }
 
 
 def _skipped_areas(results: Mapping[str, Result], skipped: Mapping[str, Result]) -> List[str]:

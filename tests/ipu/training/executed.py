@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 import pytest
 
-from ipu_conformance import check, frameworks, interpreter
+from ipu_conformance import check, frameworks, interpreter, notes
 from ipu_conformance.frameworks import orient
 from ipu_conformance.interpreter import ExecutionError, Outcome
 from ipu_conformance.ir import Graph
@@ -54,7 +54,7 @@ def told(record: RunRecord, net: Net, data: Data, engine: str = "oracle", kept: 
 def shown(dump: Optional[Graph]) -> Graph:
     """A dump; where the target shows none, the case is skipped."""
     if dump is None:
-        pytest.skip("the target does not show its compiled program")
+        pytest.skip(f"{notes.NOT_SHOWN}its compiled program")
     return dump
 
 

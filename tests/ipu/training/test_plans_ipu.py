@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
-from ipu_conformance import check
+from ipu_conformance import check, notes
 from ipu_conformance.oracle.training.execution import slots
 from ipu_conformance.run import RunConfig
 
@@ -26,7 +26,7 @@ def _passes(runs: Runs, name: Any, config: RunConfig) -> List[List[Tuple[int, in
     """For every replica and device iteration: tick, IPU and pass of each slot that went forward or backward."""
     trace = runs.train(name, config).trace
     if trace is None:
-        pytest.skip("the target does not show what it has executed")
+        pytest.skip(f"{notes.NOT_SHOWN}what it has executed")
     groups: Dict[Tuple[int, int], List[Any]] = {}
     for slot in trace:
         if str(slot.kind) in (FORWARD, BACKWARD):

@@ -4,6 +4,7 @@ import datetime
 
 import pytest
 
+from ipu_conformance.notes import NOT_SHOWN
 from ipu_conformance.report import mandatory
 from ipu_conformance.report.folder import recorded, verdict_of
 from ipu_conformance.report.mandatory import MandatoryError
@@ -70,6 +71,38 @@ def test_what_was_not_run_makes_a_verdict_incomplete(results, changes, reason):
     assert (found.word, found.exit_code) == ("INCOMPLETE", 3)
     assert len(found.reasons) == 1
     assert found.reasons[0].startswith(reason)
+
+
+def hidden(case):
+    return Result(case, "skipped", 0.1, f"{NOT_SHOWN}its compiled program")
+
+
+def test_what_a_target_does_not_show_is_not_covered():
+    """An accelerator is not bound to show more than the vendor's API does, and whole areas look at more."""
+    found = verdict([hidden(CASES[0]), *ALL[1:4], hidden(CASES[4]), *ALL[5:]])
+
+    assert (found.word, found.reasons) == ("QUALIFIED", ())
+    assert found.remarks == ("Not covered: 2 cases were skipped: the target does not show its compiled program.",)
+
+
+def test_a_device_that_shows_nothing_is_not_qualified():
+    """No case was executed."""
+    found = verdict([hidden(case) for case in CASES])
+
+    assert (found.word, found.reasons) == ("INCOMPLETE", ("No case was executed.",))
+
+
+def test_the_emulator_shows_everything():
+    """What it does not show has gone unnoticed, and is a gap."""
+    paddle = {**framework("paddle"), "kind": "emulator"}
+
+    found = verdict(
+        [hidden(CASES[0]), *ALL[1:4], hidden(CASES[4]), *ALL[5:]],
+        frameworks={"poptorch": framework("torch"), "paddle": paddle},
+    )
+
+    assert (found.word, found.remarks) == ("INCOMPLETE", ())
+    assert found.reasons[0] == "1 mandatory case was skipped: the target does not show its compiled program."
 
 
 def test_what_a_framework_comes_without_is_not_covered():

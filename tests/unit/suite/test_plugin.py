@@ -12,6 +12,7 @@ import pytest
 from ipu_conformance import plugin, tally
 from ipu_conformance.asking import SELECTION, matches_cases_only
 from ipu_conformance.emulator.faults import catalogue
+from ipu_conformance.notes import NOT_SHOWN
 from ipu_conformance.selection import Selection
 from ipu_conformance.suite_files import suite_folder
 from ipu_conformance.targets import FRAMEWORKS
@@ -255,6 +256,28 @@ def test_an_area_with_every_case_skipped_fails(pytester):
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["FAILED: Area 'pipelining' was not tested: every case of it was skipped (1)."])
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "line"),
+    [
+        ("acme", pytest.ExitCode.OK, "not covered: 1 skipped: the target does not show its compiled program"),
+        ("emulator", pytest.ExitCode.TESTS_FAILED, "FAILED: Area 'poptorch dumps' was not tested: *"),
+    ],
+)
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one-process", "xdist"])
+def test_a_target_may_show_no_more_than_the_vendors_api(pytester, vendor, target, code, line, workers):
+    """An area that looks at more is not covered on an accelerator; the emulator shows everything."""
+    pytester.mkdir("poptorch")
+    skipped = f"pytest.skip('{NOT_SHOWN}its compiled program')"
+    header = "import pytest\npytestmark = [pytest.mark.ipu, pytest.mark.poptorch]\n"
+    pytester.path.joinpath("poptorch", "test_dumps.py").write_text(f"{header}def test_a():\n    {skipped}\n")
+    pytester.path.joinpath("poptorch", "test_replication.py").write_text(f"{header}def test_b():\n    pass\n")
+
+    result = pytester.runpytest_subprocess("-m", "ipu", "--ipu-target", target, *workers)
+
+    assert result.ret == code
+    result.stdout.fnmatch_lines(["cases: 1 executed, 1 skipped, 0 left out; areas tested: 1", line])
 
 
 def test_an_area_with_one_executed_case_passes(pytester):

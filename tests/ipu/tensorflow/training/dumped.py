@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Seq
 import numpy as np
 import pytest
 
-from ipu_conformance import check, frameworks, interpreter
+from ipu_conformance import check, frameworks, interpreter, notes
 from ipu_conformance.interpreter import ExecutionError, Outcome
 from ipu_conformance.ir import Graph
 from ipu_conformance.oracle.tolerance.runs import ArrayTolerance
@@ -98,7 +98,7 @@ def check_told(result: Any, told: Told, testing: Graph, tests: np.ndarray, names
 def graph_of(program: Any) -> Graph:
     """The graph of a program; where the target shows none, the case is skipped."""
     if program is None:
-        pytest.skip("the target does not show its compiled program")
+        pytest.skip(f"{notes.NOT_SHOWN}its compiled program")
     graph: Graph = program() if callable(program) else program
     return graph
 
