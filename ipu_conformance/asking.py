@@ -14,6 +14,7 @@ import pytest
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS, Selection, select
 from ipu_conformance.suite_files import suite_folder
+from ipu_conformance.targets import FRAMEWORKS
 
 SELECTION = pytest.StashKey[Selection]()
 FOLDERS = pytest.StashKey[Tuple[Path, ...]]()
@@ -30,8 +31,21 @@ def asks_for_cases(config: pytest.Config) -> bool:
         return True
     if any("ipu_conformance" in argument for argument in config.args):
         return True
+    return bool(asked_of_suite(config))
+
+
+def asked_of_suite(config: pytest.Config) -> List[Path]:
+    """The files and folders of the suite, or around it, that the command line names."""
     suite = suite_folder()
-    return any(suite == path or suite in path.parents or path in suite.parents for path in asked_paths(config))
+    return [path for path in asked_paths(config) if suite in (path, *path.parents) or path in suite.parents]
+
+
+def frameworks_asked(config: pytest.Config) -> List[str]:
+    """The frameworks of a run whose cases in the suite the command line may be about."""
+    suite, paths = suite_folder(), asked_of_suite(config)
+    rooms = [path.relative_to(suite).parts[0] if suite in path.parents else "" for path in paths]
+    neutral = any(room not in FRAMEWORKS for room in rooms)
+    return [name for name in selection_of(config).frameworks if name in rooms or neutral]
 
 
 def selection_of(config: pytest.Config) -> Selection:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional
 import pytest
 
 from ipu_conformance import cases, notes, targets
-from ipu_conformance.asking import SELECTION, asked_paths, asks_for_cases, matches_cases_only, selection_of
+from ipu_conformance.asking import (
+    SELECTION,
+    asked_paths,
+    asks_for_cases,
+    frameworks_asked,
+    matches_cases_only,
+    selection_of,
+)
 from ipu_conformance.cases import case_id, frameworks_of
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import OPTIONS, Selection
@@ -38,6 +45,8 @@ MARKERS = (
     "unable(framework, what): the framework's API has no words for what the case asks for",
     "level(name): the least thorough level that a case runs at which is not one of the suite's own",
 )
+PREFLIGHT = pytest.StashKey[List[str]]()
+"""What the targets have answered before the cases."""
 CASE_FILES = "test_*_ipu.py"
 """The names of the suite's files."""
 
@@ -56,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--ipu-report", metavar="DIR", help="leave a report in DIR: journal, verdict, JUnit, HTML")
     group.addoption("--ipu-resume", action="store_true", help="go on with the report in DIR: run just the rest")
     group.addoption("--ipu-shard", metavar="I/N", help="run part I of N, for `ipu-conformance report merge`")
+    group.addoption("--ipu-no-preflight", action="store_true", help="run cases without asking the target first")
     group.addoption("--ipu-waivers", metavar="FILE", help="failures that somebody answers for, as JSON")
 
 
@@ -89,8 +99,26 @@ def pytest_configure(config: pytest.Config) -> None:
     elif not config.getoption("tx", None) and guard.is_possible():
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
     if SELECTION in config.stash:
+        _ask(config)
         _lease(config)
     _record(config)
+
+
+def _ask(config: pytest.Config) -> None:
+    """Let each target answer before the suite's cases; the emulator answers always."""
+    config.stash[PREFLIGHT] = []
+    if any(map(config.getoption, ("collectonly", "ipu_no_preflight"))) or hasattr(config, "workerinput"):
+        return
+    selection = config.stash[SELECTION]
+    chosen = {name: selection.choice(name) for name in frameworks_asked(config)}
+    asked = [name for name, choice in chosen.items() if choice is not None and choice.target != "emulator"]
+    if asked:
+        from ipu_conformance.report.preflight import examine
+
+        try:
+            examine(selection, config.stash[PREFLIGHT].append, asked)
+        except ConformanceError as error:
+            raise pytest.UsageError(str(error)) from error
 
 
 def _lease(config: pytest.Config) -> None:
@@ -143,6 +171,7 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
         else:
             why = choice.reason if choice.target is None else "not asked for"
             lines.append(f"ipu {choice.framework}: left out ({why})")
+    lines += [f"ipu {line}" for line in config.stash.get(PREFLIGHT, [])]
     if os.environ.get(FAULT):
         lines.append(f"ipu fault: {os.environ[FAULT]} is on, the device is wrong on purpose ({FAULT})")
     asked, started = config.stash.get(hooks.WORKERS, (0, 0))

@@ -11,7 +11,7 @@ import contextlib
 import subprocess
 import sys
 import time
-from typing import Callable, Iterator, List, Sequence
+from typing import Callable, Iterator, List, Optional, Sequence
 
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.selection import Selection
@@ -31,10 +31,16 @@ class PreflightError(ConformanceError):
     """A target does not answer, so that no case could."""
 
 
-def examine(selection: Selection, say: Callable[[str], None], *, time_limit: float = TIME_LIMIT) -> None:
-    """Ask each framework of a selection; the first that does not answer is refused with a sentence."""
+def examine(
+    selection: Selection,
+    say: Callable[[str], None],
+    frameworks: Optional[Sequence[str]] = None,
+    *,
+    time_limit: float = TIME_LIMIT,
+) -> None:
+    """Ask each framework of a selection, or some; the first that does not answer is refused with a sentence."""
     targets = discover()
-    for name in selection.frameworks:
+    for name in selection.frameworks if frameworks is None else frameworks:
         choice = selection.choice(name)
         target = targets[str(choice.target if choice else None)]
         identity_of(target)
@@ -59,7 +65,7 @@ def _all_devices(target: Target) -> Iterator[None]:
 
 def require_answer(name: str, target: str, ipus: int, time_limit: float) -> None:
     """Refuse a target on which a framework does not answer in time."""
-    advice = f"see `ipu-conformance doctor --ipu-target {target}`, or leave {name} out with --frameworks"
+    advice = f"see `ipu-conformance doctor --ipu-target {target}`, or leave {name} out with --ipu-frameworks"
     command = [sys.executable, "-m", "ipu_conformance.report.preflight", name, target, str(ipus)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=time_limit, check=False)

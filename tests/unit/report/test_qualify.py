@@ -295,6 +295,20 @@ def test_a_target_with_fewer_ipus_than_it_says_is_found_out(liar, monkeypatch, i
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
     refused = pytest.raises(PreflightError, match=f"paddle on boaster does not answer: {sentence}")
 
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+def test_plain_pytest_finds_out_a_lying_target_too(liar, monkeypatch, tmp_path, workers):
+    """Once, and before it leaves a report, instead of by each case."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
+    options = ["--pyargs", "ipu_conformance.suite.poptorch", "-m", "ipu", "--ipu-target", "liar", *workers]
+    command = [sys.executable, "-m", "pytest", *options, "--ipu-report", "out"]
+    answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert answer.returncode == pytest.ExitCode.USAGE_ERROR
+    assert answer.stderr.startswith("ERROR: poptorch on liar does not answer: RuntimeError: no such device; see")
+    assert "test_" not in answer.stdout + answer.stderr
+    assert not (tmp_path / "out").exists()
+
+
     with refused if sentence else contextlib.nullcontext():
         preflight.require_answer("paddle", "boaster", ipus, time_limit=60)
 
