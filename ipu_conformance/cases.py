@@ -123,13 +123,13 @@ def case_id(item: pytest.Item) -> str:
     return f"{_below_suite(item.path)}::{item.nodeid.partition('::')[2]}"
 
 
-def command_of(nodeid: str, path: Path) -> str:
+def command_of(nodeid: str, path: Path, target: str) -> str:
     """The command line that runs a case of the suite alone; empty for a case of somebody else."""
     if not in_suite(path):
         return ""
     from ipu_conformance.check.failure import CaseReference
 
-    return CaseReference(f"{_below_suite(path)}::{nodeid.partition('::')[2]}").command()
+    return CaseReference(f"{_below_suite(path)}::{nodeid.partition('::')[2]}", target).command()
 
 
 @functools.lru_cache(maxsize=None)

@@ -260,7 +260,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     from ipu_conformance.check.failure import CaseReference, current_case
 
-    token = current_case.set(CaseReference(case_id(item)))
+    token = current_case.set(CaseReference(case_id(item), selection_of(item.config).wanted_target))
     try:
         return (yield)
     finally:
@@ -273,7 +273,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Every failed case says how to run it alone; a failed check has said it already."""
     report = yield
     if report.failed and in_suite(item.path) and "reproduce: " not in report.longreprtext:
-        report.sections.append(("reproduce", cases.command_of(item.nodeid, item.path)))
+        target = selection_of(item.config).wanted_target
+        report.sections.append(("reproduce", cases.command_of(item.nodeid, item.path, target)))
     return report
 
 

@@ -21,11 +21,17 @@ class CaseReference(NamedTuple):
     """The case under way: what ``ipu-conformance case`` needs to run it alone."""
 
     id: str
+    target: str = "auto"
 
     def command(self) -> str:
         """The command line that reproduces the case."""
         quoted = shlex.quote(self.id) if "'" in self.id else f"'{self.id}'"
-        return f"ipu-conformance case {quoted}"
+        return f"ipu-conformance case {quoted}{self.on_target}"
+
+    @property
+    def on_target(self) -> str:
+        """The option that names the target; elsewhere the case might pass."""
+        return "" if self.target == "auto" else f" --ipu-target {shlex.quote(self.target)}"
 
 
 current_case: ContextVar[Optional[CaseReference]] = ContextVar("current_case", default=None)

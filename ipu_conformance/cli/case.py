@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"example:\n  ipu-conformance case '{EXAMPLE}'"
     parser.add_argument("id", help="the case, as a failure names it: file.py::name, below the suite's folder")
     target = OPTIONS["target"]
-    parser.add_argument(target.flag, dest="target", metavar="TARGET", default="auto", help=target.help)
+    parser.add_argument(target.flag, dest="target", metavar="TARGET", help=f"{target.help} ({target.default})")
 
 
 def run(args: argparse.Namespace) -> int:

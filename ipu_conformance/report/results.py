@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -52,6 +52,8 @@ class Result:
     """The devices that the case had leased."""
     at: str = ""
     worker: str = ""
+    target: str = "auto"
+    """The target that was asked for; the first line of a journal has it for all cases."""
 
     @property
     def framework(self) -> str:
@@ -70,7 +72,7 @@ class Result:
         """The command line that runs the case alone."""
         from ipu_conformance.check.failure import CaseReference  # checks import NumPy
 
-        return CaseReference(self.case).command()
+        return CaseReference(self.case, self.target).command()
 
     @property
     def kind_of_failure(self) -> str:
@@ -82,7 +84,8 @@ class Result:
 
     def entry(self) -> Dict[str, Any]:
         """The line of the journal, without what is empty."""
-        return {"kind": "case", **{name: value for name, value in asdict(self).items() if value not in ("", (), None)}}
+        row = {name: value for name, value in asdict(self).items() if name != "target" and value not in ("", (), None)}
+        return {"kind": "case", **row}
 
     def facts(self) -> Dict[str, Any]:
         """The row of report.json, in which only ``seconds`` differs between two runs with one result."""
@@ -103,7 +106,7 @@ class Result:
         return row
 
 
-_FIELDS = tuple(each.name for each in fields(Result))
+_FIELDS = tuple(each.name for each in fields(Result) if each.name != "target")
 
 
 def result_of(entry: Mapping[str, Any]) -> Result:
@@ -116,7 +119,8 @@ def result_of(entry: Mapping[str, Any]) -> Result:
 
 def results_of(entries: List[Dict[str, Any]]) -> Dict[str, Result]:
     """The results of a journal by case; a case that was run again has its last one."""
-    return {entry["case"]: result_of(entry) for entry in entries if entry["kind"] == "case"}
+    target = next((entry["run"]["target"] for entry in entries if entry["kind"] == "begin"), "auto")
+    return {entry["case"]: replace(result_of(entry), target=target) for entry in entries if entry["kind"] == "case"}
 
 
 def chapter_of(case: str) -> str:

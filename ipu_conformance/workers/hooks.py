@@ -12,7 +12,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 import pytest
 
-from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
+from ipu_conformance.asking import SELECTION, matches_cases_only, path_of, selection_of
 from ipu_conformance.cases import ROOT, command_of
 from ipu_conformance.tally import TALLY
 from ipu_conformance.workers.scheduling import threads
@@ -87,7 +87,8 @@ class XdistHooks:
         written, devices = (
             path.read_text(errors="replace") if path.exists() else "" for path in (stacks, devices_beside(stacks))
         )
-        command = command_of(crashitem, path_of(crashitem, report.node.config))
+        config = report.node.config
+        command = command_of(crashitem, path_of(crashitem, config), selection_of(config).wanted_target)
         report.longrepr = LossReport(path, loss(written, _exit_code(report.node), devices), command)
 
     @pytest.hookimpl(optionalhook=True)

@@ -62,7 +62,7 @@ def test_a_report_has_verdict_run_counts_areas_and_cases(folder):
     }
     (row,) = [row for row in report["cases"] if row["outcome"] == "failed"]
     assert row["place"] == "step 0, replica 2"
-    assert row["command"] == f"ipu-conformance case '{CASES[1]}'"
+    assert row["command"] == f"ipu-conformance case '{CASES[1]}' --ipu-target acme"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_junit_has_the_cases_and_the_properties_of_the_run(folder):
     assert properties["verdict"] == "NOT QUALIFIED"
     (failure,) = suite.iter("failure")
     assert failure.get("message").startswith("the loss of step 0, replica 2 differs")
-    assert f"reproduce: ipu-conformance case '{CASES[1]}'" in failure.text
+    assert f"reproduce: ipu-conformance case '{CASES[1]}' --ipu-target acme\n" in failure.text
 
 
 def test_junit_is_xml_whatever_a_device_says(tmp_path):

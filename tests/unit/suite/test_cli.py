@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -162,7 +163,7 @@ def test_a_failing_case_says_how_to_run_it_alone(monkeypatch):
     assert answer.returncode == 1
     assert "cases: 1 executed, 0 skipped, 0 left out; areas tested: 1" in answer.stdout
     assert "differs between replicas 0 and 2 after step 2" in answer.stdout
-    assert f"reproduce: ipu-conformance case '{CASE}'" in answer.stdout
+    assert f"reproduce: ipu-conformance case '{CASE}' --ipu-target emulator\n" in answer.stdout
 
 
 @pytest.mark.parametrize("code", [0, 1, 4])
@@ -177,9 +178,20 @@ def test_a_case_ends_as_its_run_does(monkeypatch, code):
     monkeypatch.setattr(subprocess, "run", run)
 
     assert cli.main(["case", CASE, "--ipu-target", "acme"]) == code
-    ((*_, name, level, thorough, _, _, target, chosen),) = started
+    ((*_, name, level, thorough, _, _, _, target, chosen),) = started
     assert name.endswith(CASE)
     assert (level, thorough, target, chosen) == ("--ipu-level", "soak", "--ipu-target", "acme")
+
+
+def test_a_case_runs_where_the_environment_says(monkeypatch):
+    """The command's own default does not hide it."""
+    started = []
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **_: started.extend(command) or SimpleNamespace(returncode=0)
+    )
+
+    assert cli.main(["case", CASE]) == 0
+    assert "--ipu-target" not in started
 
 
 def test_a_case_that_does_not_exist_is_one_sentence(capsys):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ipu_conformance.asking import SELECTION
+from ipu_conformance.selection import Selection
 from ipu_conformance.suite_files import suite_folder
 from ipu_conformance.workers import guard, hooks
 from ipu_conformance.workers.watch import Watch, loss, opened, patience
@@ -202,13 +204,16 @@ def test_a_case_has_time_for_its_own_end():
 def test_a_lost_case_of_the_suite_says_how_to_run_it_alone(tmp_path):
     """Of a run without workers and of one with them."""
     nodeid = "ipu/ops/test_ops_ipu.py::test_forward[D2]"
+    config: Any = SimpleNamespace(
+        rootpath=suite_folder().parent,
+        args=[],
+        stash={SELECTION: Selection("acme", "smoke", (), (), None)},
+        add_cleanup=lambda close: None,
+    )
     item: Any = SimpleNamespace(
-        nodeid=nodeid, path=suite_folder() / "ops" / "test_ops_ipu.py", location=("", 0, ""), keywords={}
+        nodeid=nodeid, path=suite_folder() / "ops" / "test_ops_ipu.py", location=("", 0, ""), keywords={}, config=config
     )
-    node = SimpleNamespace(
-        config=SimpleNamespace(rootpath=suite_folder().parent, args=[], stash={}, add_cleanup=lambda close: None),
-        gateway=SimpleNamespace(id="gw3", _io=None),
-    )
+    node = SimpleNamespace(config=config, gateway=SimpleNamespace(id="gw3", _io=None))
     crashed: Any = SimpleNamespace(node=node)
     xdist_hooks = hooks.XdistHooks()
     xdist_hooks._stacks = tmp_path
@@ -217,4 +222,4 @@ def test_a_lost_case_of_the_suite_says_how_to_run_it_alone(tmp_path):
     for report in (guard.lost_report(item, loss("", -11)), crashed):
         said = str(report.longrepr).splitlines()
         assert said[0].startswith("crash: ")
-        assert said[-1] == "reproduce: ipu-conformance case 'ops/test_ops_ipu.py::test_forward[D2]'"
+        assert said[-1] == "reproduce: ipu-conformance case 'ops/test_ops_ipu.py::test_forward[D2]' --ipu-target acme"

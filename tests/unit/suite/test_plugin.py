@@ -557,11 +557,14 @@ def test_a_failure_is_one_line_of_the_summary(pytester):
 @pytest.mark.parametrize(("said", "sections"), [("E   OSError", 1), ("E   wrong\nE   reproduce: it", 0)])
 def test_every_failed_case_of_the_suite_says_how_to_run_it_alone(said, sections):
     """Also one that fails by an exception; a check says it already."""
-    item: Any = SimpleNamespace(path=suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]")
+    config = SimpleNamespace(stash={SELECTION: Selection("acme", "smoke", (), (), None)})
+    item: Any = SimpleNamespace(path=suite_folder() / "test_a.py", nodeid="x/test_a.py::test_a[D2]", config=config)
     report = SimpleNamespace(failed=True, longreprtext=said, sections=[])
     hook = plugin.pytest_runtest_makereport(item)
     next(hook)
     with pytest.raises(StopIteration):
         hook.send(report)
 
-    assert report.sections == [("reproduce", "ipu-conformance case 'test_a.py::test_a[D2]'")][:sections]
+    assert (
+        report.sections == [("reproduce", "ipu-conformance case 'test_a.py::test_a[D2]' --ipu-target acme")][:sections]
+    )
