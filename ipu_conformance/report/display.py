@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, TextIO, Tuple
+from typing import Any, Dict, List, Mapping, Optional, TextIO, Tuple
 
 from ipu_conformance.report.results import FAILED, SKIPPED, Result, chapter_of, result_of
 from ipu_conformance.targets import FRAMEWORKS
@@ -62,7 +62,7 @@ class Progress:
             return f"collecting cases, {_time(seconds)}"
         skipped = sum(result.outcome == SKIPPED for result in self.done.values())
         words = [
-            f"{len(self.done):,} of {len(self.planned):,} cases ({self.share:.0%})",
+            f"{len(self.done):,} of {len(self.planned):,} cases ({self.share:.0%} of the work)",
             f"{len(self.failures)} failed",
         ]
         if skipped:
@@ -100,6 +100,7 @@ class Display:
         self.progress = Progress()
         self._begin = self._last = time.monotonic()
         self._share = 0.0
+        self._said: Optional[Tuple[int, int]] = None
         self._named = self._drawn = 0
         self._tall = stream.isatty()
 
@@ -117,8 +118,11 @@ class Display:
             return
         self._say_failures()
         share = self.progress.share
+        done = len(self.progress.done), self.progress.repetitions
+        if last and done == self._said:
+            return
         if last or now - self._last >= EVERY_SECONDS or share - self._share >= EVERY_SHARE:
-            self._last, self._share = now, share
+            self._last, self._share, self._said = now, share, done
             print(self.progress.line(now - self._begin), file=self._stream, flush=True)
 
     def _read(self) -> None:

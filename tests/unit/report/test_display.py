@@ -33,7 +33,7 @@ def test_a_line_has_counts_and_the_time_left():
     assert 0 < share < 1
     left = 90 * (1 - share) / share
     assert progress.line(90.0) == (
-        f"3 of 7 cases ({share:.0%}), 1 failed, 1 skipped, 1 min 30 s, about {display._time(left)} left"
+        f"3 of 7 cases ({share:.0%} of the work), 1 failed, 1 skipped, 1 min 30 s, about {display._time(left)} left"
     )
 
 
@@ -56,8 +56,8 @@ def test_what_comes_before_the_cases_says_nothing_about_the_time_left():
         progress.feed(passed(f"a/test_a.py::test_a[{number}]").entry(), earlier=False)
         said.append(progress.line(60.0 + number + 1))
 
-    assert said[0] == "1 of 100 cases (1%), 0 failed, 1 min 1 s"
-    assert said[-1] == "20 of 100 cases (20%), 0 failed, 1 min 20 s, about 1 min 20 s left"
+    assert said[0] == "1 of 100 cases (1% of the work), 0 failed, 1 min 1 s"
+    assert said[-1] == "20 of 100 cases (20% of the work), 0 failed, 1 min 20 s, about 1 min 20 s left"
 
 
 def test_what_an_earlier_run_did_says_nothing_about_the_time_left():
@@ -110,6 +110,18 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain(journal):
     assert f"FAILED {CASES[1]}: the loss of step 0, replica 2 differs: actual 1.5, expected 1.25." in lines
     assert lines[-1].startswith("2 of 7 cases (")
     assert len(lines) < 6
+
+
+def test_the_end_is_said_once(journal):
+    """What the last case has said already is not said again when pytest ends."""
+    stream = io.StringIO()
+    shown = Display(journal.path, stream)
+    for line in entries([passed(case) for case in CASES]):
+        journal.append(line)
+    shown.update()
+    shown.update(last=True)
+
+    assert [line[:12] for line in stream.getvalue().splitlines()] == ["7 of 7 cases"]
 
 
 def test_on_a_terminal_the_table_is_drawn_over(journal, monkeypatch):
