@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.targets import FRAMEWORKS, Choice, Target, TargetError, choose, discover
+from ipu_conformance.targets import FRAMEWORKS, Choice, Target, TargetError, choose, devices_of, discover
 
 LEVELS = ("smoke", "premerge", "qualify", "soak")
 """From the quickest to the most thorough; each level includes those before it."""
@@ -145,6 +145,7 @@ def select(options: Mapping[str, Optional[str]], environment: Optional[Mapping[s
     for name in sorted({choice.target for choice in choices if choice.target and choice.framework not in left_out}):
         on_it = [each.framework for each in choices if each.target == name and each.framework not in left_out]
         _require(targets[name], on_it, variables)
+        _require_devices(targets[name], max(each.ipus for each in choices if each.framework in on_it))
     return Selection(values["target"], level, choices, left_out, count)
 
 
@@ -157,6 +158,15 @@ def _require(target: Target, frameworks: Sequence[str], environment: Mapping[str
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TargetError(f"Target {target.name!r} cannot check what is asked of it: {reason}.") from error
+
+
+def _require_devices(target: Target, ipus: int) -> None:
+    """A target that names devices names as many as it offers: a case that needs more would hold none."""
+    devices = devices_of(target)
+    if devices and len(devices) < ipus:
+        raise TargetError(
+            f"Target {target.name!r} offers {ipus} IPUs and names {len(devices)} devices; let it name each, or none."
+        )
 
 
 def _value(name: str, options: Mapping[str, Optional[str]], environment: Mapping[str, str]) -> str:
@@ -182,6 +192,6 @@ def _asked_frameworks(value: str) -> Optional[List[str]]:
 def _count(value: str) -> Optional[int]:
     if value == "auto":
         return None
-    if not value.isdigit() or int(value) < 1:
+    if not value.isdecimal() or int(value) < 1:
         raise TargetError(f"{OPTIONS['count'].flag} is {value!r}; give a whole number from 1, or auto.")
     return int(value)

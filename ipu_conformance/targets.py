@@ -348,7 +348,7 @@ class Targets(Mapping[str, Target]):
         found = []
         for name, point in self._plug_ins.items():
             try:
-                if name in self._built_in:
+                if name in (*self._built_in, "auto"):
                     raise TargetError(f"{_where(point)} takes a name that is in use; rename its entry point.")
                 self[name]
             except TargetError as error:

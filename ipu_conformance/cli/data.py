@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _some(text: str) -> int:
     """A number of samples, refused before any data is read."""
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of samples; ask for one or more")
     return int(text)
 

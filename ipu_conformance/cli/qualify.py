@@ -30,6 +30,8 @@ PATIENCE = 60.0
 """Seconds that an interrupted run has to write its report."""
 USAGE_ERROR = 4
 """pytest's exit code for what it refuses: the folder of another run, or an option that it does not know."""
+LEVEL = "qualify"
+"""The level of a qualification that names none."""
 SHOWN = 15
 """Lines of pytest's output that are shown where it did not come to a report."""
 _FULL = re.compile(r"(?:FAILED|!+ \S+Exit): (.+ cannot be written: .+--resume\.)")
@@ -49,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         option = OPTIONS[name]
         parser.add_argument(f"--{name}", option.flag, dest=name, metavar=name.upper(), help=option.help)
     parser.add_argument(
-        "--level", OPTIONS["level"].flag, choices=LEVELS, default="qualify", help="how thorough (%(default)s)"
+        "--level", OPTIONS["level"].flag, choices=LEVELS, help=f"how thorough ({OPTIONS['level'].variable}, or {LEVEL})"
     )
     parser.add_argument(
         "-n", dest="workers", type=int, default=min(4, os.cpu_count() or 1), help="worker processes (%(default)s)"
@@ -69,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     sharding.parse(args.shard)
     if args.waivers:
         mandatory.waivers(args.waivers)
+    args.level = args.level or os.environ.get(OPTIONS["level"].variable) or LEVEL
     selection = select({name: getattr(args, name) for name in ("target", "frameworks", "count", "level")})
     if not selection.frameworks:
         reasons = "; ".join(f"{choice.framework}: {choice.reason}" for choice in selection.choices)
@@ -109,10 +112,10 @@ def command(args: argparse.Namespace, selection: Selection) -> List[str]:
     words = [sys.executable, "-m", "pytest", str(suite), "-c", os.devnull]
     words += ["--rootdir", str(suite.parent), "--confcutdir", str(suite)]
     words += ["-m", "ipu", "-p", "no:cacheprovider", "-n", str(args.workers), "--ipu-report", str(args.out.resolve())]
+    words += ["--ipu-no-preflight"]  # it is over
     words += ["--ipu-target", selection.wanted_target, "--ipu-level", selection.level]
     words += ["--ipu-frameworks", ",".join(selection.frameworks)]
     if selection.count is not None:
-    words += ["--ipu-no-preflight"]  # it is over
         words += ["--ipu-count", str(selection.count)]
     if args.shard is not None:
         words += ["--ipu-shard", args.shard]

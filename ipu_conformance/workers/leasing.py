@@ -61,7 +61,7 @@ class Leasing:
         target, leases = found
         count = _needed(item)
         if count > len(leases.devices):
-            return  # it is skipped, for this reason
+            return  # it is skipped, for this reason: a target offers no more than it names
         wanted = self._repeating or leases.devices
         try:
             with _stopped_clock(item, repeating=bool(self._repeating)):

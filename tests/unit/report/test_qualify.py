@@ -73,7 +73,7 @@ def test_a_qualification_ends_with_its_verdict(small, capsys, monkeypatch):
 
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "preflight: fine"
-    assert any(line.startswith("5 of 5 cases (100%), 1 failed") for line in shown)
+    assert any(line.startswith("5 of 5 cases (100% of the work), 1 failed") for line in shown)
     assert any(line.startswith("NOT QUALIFIED: poptorch (torch ") for line in shown)
     assert shown[-1] == "report: report/index.html"
     assert verification.complaints(small / "report") == []
@@ -190,6 +190,14 @@ def test_what_cannot_begin_is_refused_at_once(small, capsys, prepare, options, s
     assert "preflight" not in answer.out
 
 
+def test_the_level_may_come_from_the_environment(small, capsys, monkeypatch):
+    """As it does for pytest."""
+    monkeypatch.setenv("IPU_CONFORMANCE_LEVEL", "quick")
+
+    assert cli.main(["qualify", "--out", "report"]) == 2
+    assert "--ipu-level is 'quick'; choose one of smoke" in capsys.readouterr().err
+
+
 def test_without_any_framework_nothing_begins(small, capsys, monkeypatch):
     """The sentence has the reason for each."""
     monkeypatch.setattr(Selection, "frameworks", ())
@@ -287,14 +295,6 @@ def test_a_target_whose_probe_lies_is_found_out_before_the_cases(liar, monkeypat
         preflight.require_answer(name, "liar", 1, time_limit=2 if name == "paddle" else 60)
 
 
-@pytest.mark.parametrize(
-    ("ipus", "sentence"), [(2, ""), (7, "on 4 of the 7 IPUs that it offers, RuntimeError: 4 devices")]
-)
-def test_a_target_with_fewer_ipus_than_it_says_is_found_out(liar, monkeypatch, ipus, sentence):
-    """Once, and not by each case that needs so many."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
-    refused = pytest.raises(PreflightError, match=f"paddle on boaster does not answer: {sentence}")
-
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one-process", "xdist"])
 def test_plain_pytest_finds_out_a_lying_target_too(liar, monkeypatch, tmp_path, workers):
     """Once, and before it leaves a report, instead of by each case."""
@@ -308,6 +308,14 @@ def test_plain_pytest_finds_out_a_lying_target_too(liar, monkeypatch, tmp_path, 
     assert "test_" not in answer.stdout + answer.stderr
     assert not (tmp_path / "out").exists()
 
+
+@pytest.mark.parametrize(
+    ("ipus", "sentence"), [(2, ""), (7, "on 4 of the 7 IPUs that it offers, RuntimeError: 4 devices")]
+)
+def test_a_target_with_fewer_ipus_than_it_says_is_found_out(liar, monkeypatch, ipus, sentence):
+    """Once, and not by each case that needs so many."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(liar), os.environ.get("PYTHONPATH", "")]))
+    refused = pytest.raises(PreflightError, match=f"paddle on boaster does not answer: {sentence}")
 
     with refused if sentence else contextlib.nullcontext():
         preflight.require_answer("paddle", "boaster", ipus, time_limit=60)

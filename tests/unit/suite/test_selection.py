@@ -65,9 +65,10 @@ def test_a_framework_that_was_asked_for_and_is_missing_is_refused():
         ),
         ({"frameworks": " ,"}, "--ipu-frameworks is empty; choose from poptorch, tensorflow, paddle, or auto."),
         ({"count": "0"}, "--ipu-count is '0'; give a whole number from 1, or auto."),
+        ({"count": "²"}, "--ipu-count is '²'; give a whole number from 1, or auto."),
         ({"count": "many"}, "--ipu-count is 'many'; give a whole number from 1, or auto."),
     ],
-    ids=["level", "framework", "no-framework", "zero", "word"],
+    ids=["level", "framework", "no-framework", "zero", "superscript", "word"],
 )
 def test_a_value_that_is_not_allowed_is_refused_in_a_sentence(options, sentence):
     """Bad values say what was given and what is allowed."""

@@ -243,6 +243,17 @@ def test_a_target_that_fails_to_refuse_is_one_sentence(monkeypatch):
         selection.select({"target": "willing"}, {})
 
 
+def test_a_target_names_as_many_devices_as_it_offers_ipus(monkeypatch):
+    """A case that needs more than there are names would run on devices that others hold."""
+    target = Willing()
+    monkeypatch.setattr(target, "ipus", lambda: 8)
+    monkeypatch.setattr(target, "devices", lambda: ["d0", "d1", "d2"])
+    monkeypatch.setattr(selection, "discover", lambda: {"willing": target})
+
+    with pytest.raises(TargetError, match="Target 'willing' offers 8 IPUs and names 3 devices; let it name each"):
+        selection.select({"target": "willing"}, {})
+
+
 def test_a_target_without_a_probe_says_what_to_write():
     """The class is named by its target, the method by its name."""
     with pytest.raises(TargetError, match=r"its class needs a method probe\(framework\) that returns an Availability"):
