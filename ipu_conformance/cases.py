@@ -10,6 +10,7 @@ from typing import Dict, List, Optional, Sequence
 import pytest
 
 from ipu_conformance import levels
+from ipu_conformance.asking import selection_of
 from ipu_conformance.selection import LEVELS, Selection
 from ipu_conformance.suite_files import in_suite, suite_folder
 from ipu_conformance.targets import FRAMEWORKS
@@ -123,13 +124,14 @@ def case_id(item: pytest.Item) -> str:
     return f"{_below_suite(item.path)}::{item.nodeid.partition('::')[2]}"
 
 
-def command_of(nodeid: str, path: Path, target: str) -> str:
+def command_of(nodeid: str, path: Path, config: pytest.Config) -> str:
     """The command line that runs a case of the suite alone; empty for a case of somebody else."""
     if not in_suite(path):
         return ""
     from ipu_conformance.check.failure import CaseReference
 
-    return CaseReference(f"{_below_suite(path)}::{nodeid.partition('::')[2]}", target).command()
+    name = nodeid.partition("::")[2]
+    return CaseReference(f"{_below_suite(path)}::{name}", selection_of(config).wanted_target).command()
 
 
 @functools.lru_cache(maxsize=None)

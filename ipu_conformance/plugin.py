@@ -273,8 +273,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Every failed case says how to run it alone; a failed check has said it already."""
     report = yield
     if report.failed and in_suite(item.path) and "reproduce: " not in report.longreprtext:
-        target = selection_of(item.config).wanted_target
-        report.sections.append(("reproduce", cases.command_of(item.nodeid, item.path, target)))
+        report.sections.append(("reproduce", cases.command_of(item.nodeid, item.path, item.config)))
     return report
 
 

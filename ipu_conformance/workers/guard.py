@@ -20,7 +20,6 @@ from typing import IO, Any, Dict, Generator, List, NamedTuple, Optional, Set, Tu
 
 import pytest
 
-from ipu_conformance.asking import selection_of
 from ipu_conformance.cases import command_of
 from ipu_conformance.workers import ending
 from ipu_conformance.workers.memory_file import memory_file
@@ -124,9 +123,7 @@ class Child:
 def lost_report(item: pytest.Item, lost: Loss) -> pytest.TestReport:
     """The report of a case that took its process with it."""
     words = {word: 1 for word in item.keywords if isinstance(word, str)}
-    report = LossReport(
-        str(item.path), lost, command_of(item.nodeid, item.path, selection_of(item.config).wanted_target)
-    )
+    report = LossReport(str(item.path), lost, command_of(item.nodeid, item.path, item.config))
     return pytest.TestReport(item.nodeid, item.location, words, "failed", report, "call")
 
 

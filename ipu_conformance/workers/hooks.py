@@ -12,7 +12,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 import pytest
 
-from ipu_conformance.asking import SELECTION, matches_cases_only, path_of, selection_of
+from ipu_conformance.asking import SELECTION, matches_cases_only, path_of
 from ipu_conformance.cases import ROOT, command_of
 from ipu_conformance.tally import TALLY
 from ipu_conformance.workers.scheduling import threads
@@ -88,8 +88,10 @@ class XdistHooks:
             path.read_text(errors="replace") if path.exists() else "" for path in (stacks, devices_beside(stacks))
         )
         config = report.node.config
-        command = command_of(crashitem, path_of(crashitem, config), selection_of(config).wanted_target)
+        command = command_of(crashitem, path_of(crashitem, config), config)
         report.longrepr = LossReport(path, loss(written, _exit_code(report.node), devices), command)
+        if SELECTION in config.stash:
+            _replace_one_more(config)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: Any) -> None:
@@ -98,6 +100,16 @@ class XdistHooks:
         if left_out is not None:
             tally = node.config.stash[TALLY]
             tally.left_out, tally.deselected = left_out
+
+
+def _replace_one_more(config: Any) -> None:
+    """A crash costs one case: it does not count among the workers that xdist replaces before it gives up.
+
+    That number keeps a run from starting workers for ever that die before their first case.
+    """
+    session = config.pluginmanager.getplugin("dsession")
+    if config.option.maxworkerrestart is None and getattr(session, "_max_worker_restart", None) is not None:
+        session._max_worker_restart += 1
 
 
 def devices_beside(stacks: Path) -> Path:

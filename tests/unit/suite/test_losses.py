@@ -208,6 +208,8 @@ def test_a_lost_case_of_the_suite_says_how_to_run_it_alone(tmp_path):
         rootpath=suite_folder().parent,
         args=[],
         stash={SELECTION: Selection("acme", "smoke", (), (), None)},
+        option=SimpleNamespace(maxworkerrestart=None),
+        pluginmanager=SimpleNamespace(getplugin=lambda name: None),
         add_cleanup=lambda close: None,
     )
     item: Any = SimpleNamespace(

@@ -317,3 +317,27 @@ def test_a_worker_that_dies_takes_one_test_with_it(tmp_path):
     assert "4 failed, 36 passed" in made.stdout, made.stdout + made.stderr
     for number in (5, 6, 38, 39):
         assert made.stdout.count(f"FAILED test_crashing.py::test_it[{number}]") == 1
+
+
+EXITING = """
+import os, pytest
+
+@pytest.mark.ipu
+@pytest.mark.parametrize("number", range(7))
+def test_it(number):
+    os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(("options", "outcome"), [((), "7 failed"), (("--max-worker-restart", "2"), "3 failed")])
+def test_a_device_that_takes_many_workers_with_it_does_not_end_the_run(tmp_path, options, outcome):
+    """A crash costs one case; xdist gives up after four crashes a worker, unless the command line says otherwise."""
+    (tmp_path / "test_exiting.py").write_text(EXITING)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "ipu", "-n", "1", "-p", "no:cacheprovider", *options],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+    assert outcome in run.stdout, run.stdout + run.stderr
