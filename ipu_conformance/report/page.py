@@ -42,6 +42,9 @@ MEANING = {
     INCOMPLETE: "No case failed that counts, and not everything that a verdict needs was run.",
 }
 """What a verdict says to somebody who meets it for the first time."""
+ON_PURPOSE = "The device was wrong on purpose (fault {fault}), which says nothing about any other: "
+MOST_CAUSES = 12
+"""Causes at the head of a page; the others are folded away there."""
 
 
 def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
@@ -54,9 +57,8 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
     return _template().render(
         verdict=verdict,
         tone="good" if verdict.word == QUALIFIED else "open" if verdict.word == INCOMPLETE else "bad",
-        meaning=MEANING[verdict.word].format(
-            failed=f"{report['counts'][FAILED]:,}", planned=f"{len(record.planned):,}"
-        ),
+        meaning=_meaning(record, verdict, report["counts"][FAILED]),
+        most_causes=MOST_CAUSES,
         failures=failures,
         gaps=[reason for reason in verdict.reasons if reason not in failures],
         sections=SECTIONS,
@@ -87,6 +89,15 @@ def page(record: Record, verdict: Verdict, report: Mapping[str, Any]) -> str:
         outcomes=OUTCOMES,
         listing=_listing(report["cases"]),
     )
+
+
+def _meaning(record: Record, verdict: Verdict, failed: int) -> str:
+    """What the verdict says; of a device that was wrong on purpose, first that it was."""
+    if record.environment["fault"]:
+        return (
+            f"{ON_PURPOSE.format(fault=record.environment['fault'])}{failed:,} of {len(record.planned):,} cases failed."
+        )
+    return MEANING[verdict.word].format(failed=f"{failed:,}", planned=f"{len(record.planned):,}")
 
 
 @functools.lru_cache(maxsize=1)
@@ -128,6 +139,7 @@ def _groups(results: Sequence[Result], rows: mandatory.Advisory, repeats: Repeat
             "number": number,
             "kind": kind,
             "rows": groups[kind],
+            "count": len(groups[kind]),
             "frameworks": ", ".join(name for name in FRAMEWORKS if name in {row["framework"] for row in groups[kind]}),
             "place": min((row["place"] for row in groups[kind] if row["place"]), default=""),
         }

@@ -24,6 +24,12 @@ _PLACE = re.compile(
 )
 _OF_PLACE = re.compile(rf",? (?:of|at|in|on)? ?{_PLACE.pattern}")
 _WEIGHT = re.compile(r"(?:\bthe |\b\w+(?:\.\w+)*\.|^)(weight|bias)\b")
+_CALL = re.compile(r"(\b[a-z]\w*)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+"""A call of an op with its arguments."""
+_BEYOND = re.compile(r" is \S+ (?:at \[[^\]]*\] )?where .*$")
+"""What is said of a single wrong value, instead of that it differs."""
+MOST_READ = 1000
+"""Letters of a sentence that its kind is told by."""
 _NUMBER = re.compile(r"-?\b\d[\d.,]*(?:e[+-]?\d+)?\b|\[[^\]]*\]|'[^']*'")
 
 
@@ -79,7 +85,8 @@ class Result:
         """The sentence without place, numbers and names of weights: cases that fail for one cause share it."""
         if self.cause != CHECK:
             return _NUMBER.sub("#", self.sentence)
-        words = _OF_PLACE.sub("", self.sentence.partition(": ")[0])
+        differs = _BEYOND.sub(" differs", self.sentence[:MOST_READ])
+        words = _OF_PLACE.sub("", _CALL.sub(r"\1", differs).partition(": ")[0])
         return _NUMBER.sub("#", _WEIGHT.sub(r"a \1", words)).replace(" differs at #", " differs")
 
     def entry(self) -> Dict[str, Any]:

@@ -116,6 +116,65 @@ def test_failures_are_grouped_by_cause_with_sentence_place_and_command(read):
     assert f"ipu-conformance case '{CASES[1]}'" in shown
 
 
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        (
+            "the gradient of input 1 of conv([2, 5] and [3], pad=((1, 2), (3,)), mode=VALID) differs at [0]: actual 1",
+            "conv",
+        ),
+        (
+            "the gradient of input 0 of abs([4]) is -0.5 at [0, 3] where 1.0 to 1.5 is expected, allowed 0 (K=3)",
+            "abs",
+        ),
+    ],
+    ids=["differs", "beyond"],
+)
+def test_one_cause_has_one_name(sentence, kind):
+    """Neither the arguments of a call nor the values tell causes apart."""
+    assert failed(CASES[5], sentence).kind_of_failure == f"the gradient of input # of {kind} differs"
+
+
+def test_one_wrong_value_differs():
+    """However the check says so."""
+    assert failed(CASES[5], "the weight is 3.5 where 4.0 is expected.").kind_of_failure == "a weight differs"
+
+
+def test_a_sentence_of_brackets_does_not_stall():
+    """A device's words are nobody's to trust."""
+    assert failed(CASES[5], "f(" * 200_000).kind_of_failure.startswith("f(f(")
+
+
+def test_many_causes_are_folded_away(tmp_path):
+    """The head of the page stays short; all are below."""
+    cases = [f"ops/test_ops_ipu.py::test_forward[paddle-{number}]" for number in range(page.MOST_CAUSES + 3)]
+    results = [
+        failed(case, f"the output of op_{chr(97 + number)} differs: actual 1") for number, case in enumerate(cases)
+    ]
+    report_folder.write(tmp_path, journals.write(tmp_path, entries(results, planned=cases)))
+    shown = (tmp_path / "index.html").read_text(encoding="utf-8")
+
+    assert "<summary>3 more causes, of 3 failures</summary>" in shown
+    assert shown.count('<a href="#cause-') == len(cases)
+
+
+def test_a_device_that_is_wrong_on_purpose_is_said_first(tmp_path):
+    """Whoever receives the page does not take it for the report of a device."""
+    environment = {**journals.ENVIRONMENT, "fault": "update-halved"}
+    report_folder.write(tmp_path, journals.write(tmp_path, entries(RESULTS, environment=environment)))
+
+    assert "The device was wrong on purpose (fault update-halved), which says nothing about any other: 2 of 7 " in (
+        tmp_path / "index.html"
+    ).read_text(encoding="utf-8")
+
+
+def test_the_ipus_that_a_case_may_use_are_said(tmp_path):
+    """Where the command line allows fewer than there are."""
+    report_folder.write(tmp_path, journals.write(tmp_path, entries(RESULTS, count=4)))
+
+    assert "8 IPUs, of which a case may use 4; serial" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
 def test_what_was_skipped_is_counted_by_reason(read):
     """With how many of them are mandatory."""
     assert re.search(r"needs 16 IPUs, the target offers 8\s*1\s*0", read.sections["skipped"])
