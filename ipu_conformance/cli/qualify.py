@@ -23,6 +23,7 @@ from ipu_conformance.report import journal, mandatory, sharding
 from ipu_conformance.report.display import Display
 from ipu_conformance.report.preflight import examine
 from ipu_conformance.selection import LEVELS, OPTIONS, Selection, select
+from ipu_conformance.targets import FAULT
 from ipu_conformance.workers.memory_file import memory_file
 
 POLLED = 0.1
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         reasons = "; ".join(f"{choice.framework}: {choice.reason}" for choice in selection.choices)
         raise QualifyError(f"No framework can run ({reasons}); install one, and see `ipu-conformance doctor`.")
     size = _look_at(args.out, resume=args.resume)
+    if os.environ.get(FAULT):
+        print(f"fault: {os.environ[FAULT]} is on, the device is wrong on purpose ({FAULT})")
     examine(selection, lambda line: print(line, flush=True))
     with tempfile.TemporaryDirectory(prefix="ipu-conformance-") as folder, memory_file() as output:
         ended = _execute(args, selection, output, folder, size)

@@ -198,6 +198,16 @@ def test_the_level_may_come_from_the_environment(small, capsys, monkeypatch):
     assert "--ipu-level is 'quick'; choose one of smoke" in capsys.readouterr().err
 
 
+def test_a_fault_is_said_before_anything_runs(small, capsys, monkeypatch):
+    """Nobody waits an hour to learn that the device was wrong on purpose."""
+    monkeypatch.setenv("IPU_CONFORMANCE_FAULT", "update-halved")
+
+    assert cli.main(ARGUMENTS) == 3
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "fault: update-halved is on, the device is wrong on purpose (IPU_CONFORMANCE_FAULT)"
+    assert shown[1] == "preflight: fine"
+
+
 def test_without_any_framework_nothing_begins(small, capsys, monkeypatch):
     """The sentence has the reason for each."""
     monkeypatch.setattr(Selection, "frameworks", ())
