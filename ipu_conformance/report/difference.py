@@ -43,6 +43,8 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Differenc
         if old[case]["outcome"] == new[case]["outcome"] == "failed" and old[case]["sentence"] != new[case]["sentence"]
     ]
     differ = bool(changed or otherwise) or before["verdict"]["word"] != after["verdict"]["word"]
+    if not differ:
+        lines.insert(0, f"the same verdict and outcomes: {after['verdict']['word']}, {len(new):,} cases")
     return Difference(lines + changed + otherwise + _margins(old, new) + _times(old, new), differ)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -308,13 +310,20 @@ def read_report(folder: Path) -> Dict[str, Any]:
     """The report.json of a folder; one that does not follow the schema is refused."""
     path = folder / REPORT
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = json.loads(_text(path))
     except OSError as error:
         raise ReportError(f"{folder} holds no report: {error.strerror}; give the folder of a qualification.") from error
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{path} is not JSON: {error}.") from error
-    schema.require(report)
+    schema.require(report, str(path))
     return dict(report)
+
+
+def _text(path: Path) -> str:
+    """The text of a file; a pipe, or a link to a device, might never end."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, f"its {path.name} is no regular file")
+    return path.read_text(encoding="utf-8")
 
 
 def spoken(verdict: Verdict, folder: Path) -> List[str]:
@@ -341,7 +350,7 @@ def failed(record: Record) -> List[Result]:
 def manifest_of(folder: Path) -> Optional[Dict[str, Any]]:
     """The manifest of a folder, None if it is not sealed or not readable."""
     try:
-        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        data = json.loads(_text(folder / MANIFEST))
         journal.canonical(data).encode()
     except (OSError, ValueError, RecursionError):
         return None

@@ -163,10 +163,10 @@ JOURNAL: Mapping[str, Mapping[str, Any]] = {
 """The lines of the journal by their kind."""
 
 
-def require(report: Any) -> None:
+def require(report: Any, source: str = "The report") -> None:
     """Refuse a report that does not follow the schema, by the first place that does not."""
     if isinstance(report, dict) and report.get("schema") != VERSION:
-        raise SchemaError(f"The report has schema {report.get('schema')!r}, and this release reads {VERSION}.")
+        raise SchemaError(f"{source} has schema {report.get('schema')!r}, and this release reads {VERSION}.")
     _require(report, REPORT, "report")
 
 

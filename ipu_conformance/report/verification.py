@@ -23,7 +23,9 @@ def complaints(folder: Path, digest: Optional[str] = None) -> List[str]:
         raise ReportError(f"{folder} is not a folder; give the folder of a qualification.")
     manifest = report_folder.manifest_of(folder)
     if manifest is None:
-        if (folder / journal.FILE).exists() and not os.path.lexists(folder / MANIFEST):
+        if not any(os.path.lexists(folder / name) for name in (MANIFEST, journal.FILE)):
+            raise ReportError(f"{folder} holds no report; give the folder of a qualification.")
+        if not os.path.lexists(folder / MANIFEST):
             return [f"{MANIFEST} is missing: the run has not ended, go on with --resume."]
         return [f"{MANIFEST} cannot be read."]
     return _files(folder, manifest) or _contents(folder, manifest) or _identity(manifest, digest)

@@ -1,13 +1,13 @@
 """A folder follows from its journal; verify names what was changed, merge joins shards, diff says what differs."""
 
 import json
+import os
 from xml.etree import ElementTree
 
 import pytest
 
 from ipu_conformance.report import folder as report_folder
 from ipu_conformance.report import journal, mandatory, merging, schema, verification
-from ipu_conformance.report.difference import difference
 from ipu_conformance.report.folder import ReportError
 from ipu_conformance.report.mandatory import Advisory, Mandatory
 from ipu_conformance.report.schema import SchemaError
@@ -440,36 +440,6 @@ def test_a_shard_that_was_changed_is_not_merged(tmp_path):
         merging.merge(parts, tmp_path / "merged")
 
 
-def test_diff_names_verdicts_outcomes_margins_and_times(tmp_path):
-    """A difference of results is told from one of times."""
-    before = sealed(tmp_path / "a", entries([passed(CASES[0], margin=MARGIN), *map(passed, CASES[1:])]))
-    wide = {**MARGIN, "used": 0.75}
-    after = sealed(
-        tmp_path / "b",
-        entries(
-            [passed(CASES[0], margin=wide), passed(CASES[1], seconds=3.5), failed(CASES[2]), *map(passed, CASES[3:])]
-        ),
-    )
-
-    found = difference(*map(report_folder.read_report, (before, after)))
-
-    assert found.results_differ
-    assert found.lines == [
-        "verdict: QUALIFIED -> NOT QUALIFIED",
-        f"{CASES[2]}: passed -> failed (the loss of step 0, replica 2 differs: actual 1.5, expected 1.25.)",
-        f"{CASES[0]}: uses 75% of its tolerance, was 25%",
-        f"{CASES[1]}: 3.50 s, was 0.50 s",
-        "time of all cases: 6.2 s, was 3.5 s",
-    ]
-
-
-def test_diff_of_equal_results_is_quiet(tmp_path, folder):
-    """Only the times are said."""
-    found = difference(*[report_folder.read_report(folder)] * 2)
-
-    assert found == (["time of all cases: 3.2 s, was 3.2 s"], False)
-
-
 def test_a_folder_without_a_report_is_refused(tmp_path):
     """With a sentence."""
     with pytest.raises(ReportError, match="holds no report: No such file"):
@@ -477,6 +447,24 @@ def test_a_folder_without_a_report_is_refused(tmp_path):
     (tmp_path / "report.json").write_text("{")
     with pytest.raises(ReportError, match="is not JSON"):
         report_folder.read_report(tmp_path)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "endless link"])
+def test_what_never_ends_is_not_read(folder, put):
+    """A pipe, or a link to a device, in the place of a file."""
+    for name in ("manifest.json", "report.json"):
+        (folder / name).unlink()
+        put(folder / name)
+
+    assert verification.complaints(folder) == ["manifest.json cannot be read."]
+    with pytest.raises(ReportError, match=r"holds no report: its report\.json is no regular file; give the folder"):
+        report_folder.read_report(folder)
+
+
+def test_a_folder_of_something_else_cannot_be_verified(tmp_path):
+    """Nothing was changed in it: it is no report."""
+    with pytest.raises(ReportError, match="holds no report; give the folder of a qualification"):
+        verification.complaints(tmp_path)
 
 
 def test_a_report_is_strict_json(folder):
