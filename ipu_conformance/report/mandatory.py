@@ -113,7 +113,7 @@ class Waiver:
     """A failure that somebody answers for, until a day."""
 
     case: str
-    """An id, or a pattern with * in it."""
+    """An id, or a pattern with * in it, but not in the name of its file."""
     reason: str
     link: str
     until: datetime.date
@@ -143,6 +143,12 @@ def waivers_of(data: Any, source: str) -> Tuple[Waiver, ...]:
             )
         if not all(isinstance(row[word], str) and row[word].strip() for word in WAIVER_FIELDS):
             raise MandatoryError(f"waiver {number} of {source} has an empty word: it needs a reason, a link and a day.")
+        file, separator, _ = row["case"].partition("::")
+        if not separator or "*" in file:
+            raise MandatoryError(
+                f"waiver {number} of {source} is of {row['case']!r}; name the file, as in file.py::name, and use * "
+                "in the name only."
+            )
         try:
             until = datetime.date.fromisoformat(row["until"])
         except ValueError:
@@ -156,7 +162,7 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MandatoryError(f"{path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MandatoryError(f"{path} is not JSON: {error}.") from error
 
 

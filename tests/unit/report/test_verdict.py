@@ -179,7 +179,7 @@ def test_a_waiver_in_force_excuses_a_failure():
     [
         ({"until": "2026-11-16"}, [*ALL[:2], failed(CASES[2]), *ALL[3:]], "NOT QUALIFIED", "ended on 2026-11-16"),
         ({}, ALL, "QUALIFIED", "is stale, the case does not fail any more: take it out."),
-        ({"case": "nowhere/*"}, ALL, "QUALIFIED", "is unused, no case of the run has that id: take it out."),
+        ({"case": "nowhere.py::test_*"}, ALL, "QUALIFIED", "is unused, no case of the run has that id: take it out."),
     ],
     ids=["ended", "stale", "unused"],
 )
@@ -198,6 +198,8 @@ def test_a_waiver_that_no_longer_applies_is_reported(waiver, results, word, rema
         ({}, "a list of waivers"),
         ([{"case": "a"}], "waiver 1 of w.json is to have case, reason, link, until"),
         ([WAIVER, {**WAIVER, "link": " "}], "waiver 2 of w.json has an empty word"),
+        ([{**WAIVER, "case": "*"}], r"waiver 1 of w.json is of '\*'; name the file, as in file.py::name"),
+        ([{**WAIVER, "case": "training/*::test_a"}], "use \\* in the name only."),
         ([{**WAIVER, "until": "soon"}], "waiver 1 of w.json ends on 'soon'; write 2027-01-31."),
     ],
 )
@@ -214,3 +216,6 @@ def test_waivers_come_from_a_file(tmp_path):
     assert [waiver.until for waiver in mandatory.waivers(tmp_path / "w.json")] == [datetime.date(2026, 12, 1)]
     with pytest.raises(MandatoryError, match=r"none\.json cannot be read"):
         mandatory.waivers(tmp_path / "none.json")
+    (tmp_path / "w.json").write_text("[" * 99_999)
+    with pytest.raises(MandatoryError, match=r"w\.json is not JSON"):
+        mandatory.waivers(tmp_path / "w.json")
