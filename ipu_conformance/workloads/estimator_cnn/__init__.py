@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 from dataclasses import dataclass
@@ -93,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
         if needed is not None:
             options.make_folder(needed, flag)
     os.environ.update(engine)
+    from ipu_conformance.workloads.bars import say
     from ipu_conformance.workloads.keras import expect_ipu_placement
     from ipu_conformance.workloads.reference import show
 
@@ -101,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
 
     verdicts: List[Verdict] = []
     if not args.test_only:
-        say = functools.partial(print, flush=True)
         losses = training.train(settings, data, folder, native=args.native, bars=True, say=say)
         print(f"Saved checkpoints to {folder}", flush=True)
     result = training.evaluate(settings, data, folder, native=args.native)

@@ -172,6 +172,7 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     options.make_folder(args.folder)
     from ipu_conformance.workloads import plots
+    from ipu_conformance.workloads.bars import say
     from ipu_conformance.workloads.keras import expect_ipu_placement
     from ipu_conformance.workloads.reference import show
 
@@ -180,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
     from ipu_conformance.workloads.keras_cifar10.reference import judgements
     from ipu_conformance.workloads.keras_cifar10.training import train
 
-    result = train(settings, native=args.native, progress=True, say=lambda line: print(line, flush=True))
+    result = train(settings, native=args.native, progress=True, say=say)
     return show(judgements(settings, result), result.accuracy)
 
 

@@ -65,12 +65,13 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     options.make_folder(args.folder)
     from ipu_conformance.workloads import plots
+    from ipu_conformance.workloads.bars import say
     from ipu_conformance.workloads.keras_mnist.reference import judgements
     from ipu_conformance.workloads.keras_mnist.training import train
     from ipu_conformance.workloads.reference import show
 
     plots.show_samples(settings.data, args.folder)
-    result = train(settings, native=args.native, progress=True, say=lambda line: print(line, flush=True))
+    result = train(settings, native=args.native, progress=True, say=say)
     return show(judgements(settings, result), result.accuracy)
 
 

@@ -141,6 +141,7 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     options.make_folder(args.folder)
     from ipu_conformance.workloads import plots
+    from ipu_conformance.workloads.bars import say
     from ipu_conformance.workloads.paddle_mnist.reference import judgements
     from ipu_conformance.workloads.paddle_mnist.training import train
     from ipu_conformance.workloads.reference import show
@@ -151,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
         model=model_folder(args.folder),
         every=args.report_every,
         bars=True,
-        say=lambda line: print(line, flush=True),
+        say=say,
     )
     print(f"Best pass is {result.best}, validation cost is {result.passes[result.best - 1].cost:.6f}")
     print(f"Saved the inference model to {model_folder(args.folder)}")
