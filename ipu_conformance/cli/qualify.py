@@ -6,6 +6,7 @@ Exit codes: 0 QUALIFIED, 1 NOT QUALIFIED, 2 bad input or a target that does not 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
@@ -27,6 +28,8 @@ from ipu_conformance.targets import FAULT
 from ipu_conformance.workers.memory_file import memory_file
 
 POLLED = 0.1
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a run as Control-C does."""
 PATIENCE = 60.0
 """Seconds that an interrupted run has to write its report."""
 USAGE_ERROR = 4
@@ -144,22 +147,25 @@ def _execute(
         preexec_fn=_of_this_process,
     )
     display = Display(args.out / journal.FILE, sys.stdout, offset=size)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    heard = [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup ignores SIGHUP
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
     try:
         while process.poll() is None:
             display.update()
             time.sleep(POLLED)
     except KeyboardInterrupt:
-        print("interrupted: the report is written", file=sys.stderr)
         process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print("interrupted: the report is written", file=sys.stderr)
         try:
             process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.kill()
             process.wait()
         return None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     display.update(last=True)
     return process.returncode
 
