@@ -129,7 +129,8 @@ def verdict_of(record: Record) -> Verdict:
     run = record.run
     frameworks = run["frameworks"]
     listed: FrozenSet[str] = mandatory.of_frameworks(run["mandatory"]["cases"], list(frameworks))
-    left_out = {case: record.left_out.get(case) or _why_not_selected(run) for case in listed}
+    why = record.ended if record.ended and not record.planned else _why_not_selected(run)
+    left_out = {case: record.left_out.get(case) or why for case in listed}
     verdict = judged(
         Evidence(
             planned=record.planned,

@@ -60,16 +60,21 @@ def test_many_failures_are_counted():
             {"planned": CASES[1:], "shard": "2/3"},
             "1 mandatory case was not run: this is shard 2/3; join all shards with `ipu-conformance report merge`.",
         ),
+        (
+            [],
+            {"planned": [], "why": "the run was interrupted"},
+            "2 mandatory cases were not run: the run was interrupted.",
+        ),
         (ALL, {"environment": {**ENVIRONMENT, "fault": "update-halved"}}, "The fault update-halved was on: "),
     ],
-    ids=["interrupted", "killed", "left out", "shard", "fault"],
+    ids=["interrupted", "killed", "left out", "shard", "collecting", "fault"],
 )
 def test_what_was_not_run_makes_a_verdict_incomplete(results, changes, reason):
     """It is neither a pass nor a failure of the device."""
     found = verdict(results, **changes)
 
     assert (found.word, found.exit_code) == ("INCOMPLETE", 3)
-    assert len(found.reasons) == 1
+    assert len(found.reasons) == (1 if results else 2)
     assert found.reasons[0].startswith(reason)
 
 
