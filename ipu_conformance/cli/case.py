@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 
@@ -29,11 +30,15 @@ def run(args: argparse.Namespace) -> int:
     """Run the case with pytest, in a process of its own."""
     from ipu_conformance.suite_files import suite_folder
 
-    file, _, _ = args.id.partition("::")
+    file, _, name = args.id.partition("::")
     folder = suite_folder()
     if not file.endswith(".py") or not (folder / file).is_file():
         raise CaseError(f"The suite has no file {file!r}; give a case as file.py::name, below the suite's folder.")
+    if not name:
+        raise CaseError(f"{file} is a file of cases; give one of them as file.py::name.")
     command = [sys.executable, "-m", "pytest", str(folder / args.id), "--ipu-level", "soak", "-p", "no:cacheprovider"]
     command += ["--ipu-no-preflight"]  # one case says itself that its device does not answer
+    command += [OPTIONS["frameworks"].flag, OPTIONS["frameworks"].default]  # the case says which it needs
     command += [OPTIONS["target"].flag, args.target] if args.target is not None else []
-    return subprocess.run(command, check=False).returncode
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(command, env=environment, check=False).returncode

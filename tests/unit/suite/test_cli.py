@@ -178,7 +178,7 @@ def test_a_case_ends_as_its_run_does(monkeypatch, code):
     monkeypatch.setattr(subprocess, "run", run)
 
     assert cli.main(["case", CASE, "--ipu-target", "acme"]) == code
-    ((*_, name, level, thorough, _, _, _, target, chosen),) = started
+    ((*_, name, level, thorough, _, _, _, _, _, target, chosen),) = started
     assert name.endswith(CASE)
     assert (level, thorough, target, chosen) == ("--ipu-level", "soak", "--ipu-target", "acme")
 
@@ -192,6 +192,30 @@ def test_a_case_runs_where_the_environment_says(monkeypatch):
 
     assert cli.main(["case", CASE]) == 0
     assert "--ipu-target" not in started
+
+
+def test_a_case_heeds_nothing_that_is_about_other_runs(monkeypatch):
+    """Options for pytest, or a choice of frameworks, might leave it out."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    monkeypatch.setenv("IPU_CONFORMANCE_FRAMEWORKS", "tensorflow")
+    started = []
+    monkeypatch.setattr(
+        subprocess, "run", lambda *run, **how: started.append((*run, how)) or SimpleNamespace(returncode=0)
+    )
+
+    assert cli.main(["case", CASE]) == 0
+    ((command, options),) = started
+    assert command[-2:] == ["--ipu-frameworks", "auto"]
+    assert "PYTEST_ADDOPTS" not in options["env"]
+
+
+def test_a_file_is_no_case(capsys):
+    """Of a file with 10,000 cases, the one that is meant has a name."""
+    assert cli.main(["case", CASE.partition("::")[0]]) == 2
+    assert (
+        "training/test_replication_ipu.py is a file of cases; give one of them as file.py::name"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_case_that_does_not_exist_is_one_sentence(capsys):
