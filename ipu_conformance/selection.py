@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipu_conformance.errors import ConformanceError
-from ipu_conformance.targets import FRAMEWORKS, Choice, Target, TargetError, choose, devices_of, discover
+from ipu_conformance.targets import FAULT, FRAMEWORKS, Choice, Target, TargetError, choose, devices_of, discover
 
 LEVELS = ("smoke", "premerge", "qualify", "soak")
 """From the quickest to the most thorough; each level includes those before it."""
@@ -151,6 +151,11 @@ def select(options: Mapping[str, Optional[str]], environment: Optional[Mapping[s
 
 def _require(target: Target, frameworks: Sequence[str], environment: Mapping[str, str]) -> None:
     """Let a target refuse what the environment asks of it; its own sentence is the best."""
+    if environment.get(FAULT) and target.kind != "emulator":
+        raise TargetError(
+            f"{FAULT} is {environment[FAULT]!r}, and target {target.name!r} is no emulator, which alone can be wrong "
+            "on purpose; unset it."
+        )
     try:
         target.require(frameworks, environment)
     except ConformanceError:

@@ -243,6 +243,19 @@ def test_a_target_that_fails_to_refuse_is_one_sentence(monkeypatch):
         selection.select({"target": "willing"}, {})
 
 
+def test_only_an_emulator_is_wrong_on_purpose(monkeypatch):
+    """Hours later the verdict on an accelerator would be that of no device."""
+    target = Willing()
+    monkeypatch.setattr(selection, "discover", lambda: {"willing": target})
+
+    with pytest.raises(
+        TargetError, match="IPU_CONFORMANCE_FAULT is 'update-halved', and target 'willing' is no emulator"
+    ):
+        selection.select({"target": "willing"}, {"IPU_CONFORMANCE_FAULT": "update-halved"})
+    target.kind = "emulator"
+    assert selection.select({"target": "willing"}, {"IPU_CONFORMANCE_FAULT": "update-halved"}).frameworks
+
+
 def test_a_target_names_as_many_devices_as_it_offers_ipus(monkeypatch):
     """A case that needs more than there are names would run on devices that others hold."""
     target = Willing()
