@@ -94,15 +94,33 @@ def matches_cases_only(expression: str) -> bool:
     names = sorted(set(re.findall(r"[A-Za-z_]\w*", expression)) - {"and", "or", "not", "ipu"})
     if "ipu" not in expression or len(names) > MOST_NAMES:
         return False
+    try:
+        compiled = _compiled(expression)
+    except SyntaxError:  # pytest says so itself
+        return False
+    choices = (frozenset(chosen) for size in range(len(names) + 1) for chosen in itertools.combinations(names, size))
+    return not any(compiled.evaluate(functools.partial(_is_among, choice)) for choice in choices)
+
+
+def require_readable_expressions(config: pytest.Config) -> None:
+    """Refuse an expression of -k or -m that nobody can read: a worker that refuses it ends in an internal error."""
+    for flag, name in (("-k", "keyword"), ("-m", "markexpr")):
+        expression = config.getoption(name)
+        try:
+            _compiled(expression or "ipu")
+        except SyntaxError as error:
+            raise pytest.UsageError(f"{flag} is {expression!r}, which cannot be read: {error}.") from error
+
+
+def _compiled(expression: str) -> Any:
+    """The expression of -k or -m that pytest makes of a text; a SyntaxError says why there is none."""
     from _pytest.mark import expression as expressions
 
     unreadable: Type[Exception] = getattr(expressions, "ParseError", SyntaxError)  # older versions of pytest have it
     try:
-        compiled = expressions.Expression.compile(expression)
-    except (SyntaxError, unreadable):  # pytest says so itself
-        return False
-    choices = (frozenset(chosen) for size in range(len(names) + 1) for chosen in itertools.combinations(names, size))
-    return not any(compiled.evaluate(functools.partial(_is_among, choice)) for choice in choices)
+        return expressions.Expression.compile(expression)
+    except unreadable as error:
+        raise SyntaxError(str(error)) from error
 
 
 def _is_among(names: FrozenSet[str], name: str, **arguments: Any) -> bool:

@@ -18,6 +18,7 @@ from ipu_conformance.asking import (
     asks_for_cases,
     frameworks_asked,
     matches_cases_only,
+    require_readable_expressions,
     selection_of,
 )
 from ipu_conformance.cases import case_id, frameworks_of
@@ -99,6 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
     elif not config.getoption("tx", None) and guard.is_possible():
         config.pluginmanager.register(guard.Guard(), "ipu_conformance_guard")
     if SELECTION in config.stash:
+        require_readable_expressions(config)
         _ask(config)
         _lease(config)
     _record(config)

@@ -101,6 +101,7 @@ class Recorder:
         self._planned: Dict[str, str] = {}
         self._phases: Dict[str, List[Any]] = {}
         self._not_collected: List[str] = []
+        self._broken = ""
         self._process = os.getpid()
         self._causes: Dict[str, str] = {}
         self._begun = self._refused = False
@@ -155,6 +156,11 @@ class Recorder:
         if report.failed:
             why = (report.longreprtext.strip().splitlines() or ["no reason is given"])[-1]
             self._not_collected.append(f"{report.nodeid} could not be collected ({re.sub('^E +', '', why)})")
+
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        """Keep why pytest broke off."""
+        crash = getattr(excrepr, "reprcrash", None)
+        self._broken = str(getattr(crash, "message", excrepr)).strip().partition("\n")[0]
 
     def plan(self, nodeids: Iterable[str]) -> None:
         """Write down which cases are to run; those of a run that is gone on with must be the rest of it."""
@@ -274,6 +280,8 @@ class Recorder:
         done = {entry["case"] for entry in self.journal.entries if entry["kind"] == "case"}
         if (self._promised or self._planned) and not (self._promised | set(self._planned.values())) - done:
             return ""
+        if self._broken:
+            return f"pytest broke off ({self._broken})"
         stopped = session.shouldfail or session.shouldstop
         return f"the run stopped ({stopped})" if stopped else "the run was interrupted"
 

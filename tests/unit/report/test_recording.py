@@ -277,6 +277,15 @@ def test_what_cannot_be_collected_makes_a_run_incomplete(suite):
     assert f"9 planned cases were not run, of 9: {why}." in verdict["reasons"]
 
 
+def test_a_run_that_breaks_off_says_why(suite):
+    """A plug-in that raises is no interrupt."""
+    suite.makeconftest("def pytest_runtestloop():\n    raise OSError('the driver is gone')\n")
+    suite.runpytest_subprocess(*OPTIONS)
+
+    (reason, *_) = report_folder.read_report(suite.path / "out")["verdict"]["reasons"]
+    assert reason.endswith("pytest broke off (OSError: the driver is gone).")
+
+
 def test_shards_are_disjoint_complete_and_the_same_everywhere():
     """Cases that share a compiled program stay together."""
     ops = [f"ops/test_ops_ipu.py::test_forward[paddle-softmax-softmax-float32-{number}]" for number in range(30)]

@@ -245,6 +245,17 @@ def test_a_run_that_selects_nothing_fails(pytester):
     result.stdout.fnmatch_lines(["FAILED: No case was executed."])
 
 
+@pytest.mark.parametrize(("option", "expression"), [("-k", "("), ("-m", "ipu and")])
+def test_an_expression_that_nobody_can_read_is_one_sentence(pytester, option, expression):
+    """Workers would refuse it one by one, which xdist takes for an internal error."""
+    pytester.makepyfile("import pytest\n\n@pytest.mark.ipu\ndef test_a():\n    pass\n")
+
+    result = pytester.runpytest_subprocess("-m", "ipu", option, expression, "-n", "2")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {option} is '{expression}', which cannot be read: *"])
+
+
 def test_an_area_with_every_case_skipped_fails(pytester):
     """One area that was not tested fails a run in which others passed."""
     pytester.makepyfile(
