@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     writing = _Writing(json.loads(targets))
     suite = suite_folder()
     words = [str(suite / case), "-c", os.devnull, "--rootdir", str(suite.parent), "--confcutdir", str(suite)]
-    words += ["--collect-only", "-q", "-p", "no:cacheprovider", "--ipu-level", "soak"]
+    words += ["--collect-only", "-q", "-p", "no:cacheprovider", "--ipu-level", "soak", "--ipu-no-preflight"]
     words += ["--ipu-target", wanted_target, "--ipu-frameworks", ",".join(writing.targets)]
     pytest.main(words, plugins=[writing])
     print(WRITTEN + writing.text, end="")
