@@ -8,12 +8,15 @@ import os
 import signal
 import sys
 import threading
-from typing import Any, Callable, Iterator, List
+import types
+from typing import Any, Callable, Iterator, List, Optional
 
 from ipu_conformance.errors import ConformanceError
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+IMPORTING = "<frozen importlib._bootstrap>"
+"""The file of Python's own import."""
 
 
 def exit_code(run: Callable[[], int]) -> int:
@@ -44,11 +47,17 @@ def exit_code(run: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """An interrupt is an interrupt: a framework whose native part is being imported makes another error of it."""
+    """An interrupt is an interrupt: a framework whose native part is being imported makes another error of it.
+
+    What it says of that error, such as that its files are damaged, is nothing that the user should read.
+    """
     interrupts: List[int] = []
+    stderr = sys.stderr
 
     def note(number: int, frame: Any) -> None:
         interrupts.append(number)
+        if _is_importing(frame):
+            sys.stderr = io.StringIO()
         signal.default_int_handler(number, frame)
 
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -61,8 +70,15 @@ def _interruptible() -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise
     finally:
+        sys.stderr = stderr
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_importing(frame: Optional[types.FrameType]) -> bool:
+    while frame is not None and frame.f_code.co_filename != IMPORTING:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _refused(sentence: str) -> int:

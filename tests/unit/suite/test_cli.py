@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from ipu_conformance import __version__, cli, command_line
-from ipu_conformance.cli import doctor
+from ipu_conformance.cli import case, doctor
 from ipu_conformance.errors import ConformanceError
 from ipu_conformance.text_table import text_table
+from tests.unit.commands import run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -108,6 +109,26 @@ def test_an_interrupt_that_an_import_made_an_error_of_is_an_interrupt(capsys, mo
     assert signal.getsignal(signal.SIGINT) is before
 
 
+IMPORTED = """
+import signal, sys
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    sys.stderr.write("the files of this framework are damaged")
+    raise
+"""
+
+
+def test_what_a_framework_says_of_an_interrupted_import_is_not_shown(capsys, monkeypatch, tmp_path):
+    """A module that is being imported blames its files; afterwards the command can speak again."""
+    (tmp_path / "interrupted_framework.py").write_text(IMPORTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(doctor, "run", lambda args: importlib.import_module("interrupted_framework"))
+
+    assert cli.main(["doctor"]) == command_line.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "ipu-conformance: interrupted\n"
+
+
 def test_a_reader_that_goes_away_is_no_error_message():
     """Output into a closed pipe ends quietly."""
     program = f"{sys.executable} -m ipu_conformance doctor --json | head -c 1"
@@ -166,7 +187,7 @@ def test_a_failing_case_says_how_to_run_it_alone(monkeypatch):
     assert f"reproduce: ipu-conformance case '{CASE}' --ipu-target emulator\n" in answer.stdout
 
 
-@pytest.mark.parametrize("code", [0, 1, 4])
+@pytest.mark.parametrize("code", [0, 1, 3])
 def test_a_case_ends_as_its_run_does(monkeypatch, code):
     """The command's exit code is that of pytest, which is given the case, the target and every level."""
     started = []
@@ -177,10 +198,10 @@ def test_a_case_ends_as_its_run_does(monkeypatch, code):
 
     monkeypatch.setattr(subprocess, "run", run)
 
-    assert cli.main(["case", CASE, "--ipu-target", "acme"]) == code
+    assert cli.main(["case", CASE, "--ipu-target", "emulator"]) == code
     ((*_, name, level, thorough, _, _, _, _, _, target, chosen),) = started
     assert name.endswith(CASE)
-    assert (level, thorough, target, chosen) == ("--ipu-level", "soak", "--ipu-target", "acme")
+    assert (level, thorough, target, chosen) == ("--ipu-level", "soak", "--ipu-target", "emulator")
 
 
 def test_a_case_runs_where_the_environment_says(monkeypatch):
@@ -222,6 +243,15 @@ def test_a_case_that_does_not_exist_is_one_sentence(capsys):
     """A wrong id names what is wrong with it."""
     assert cli.main(["case", "replication/convnet"]) == 2
     assert "The suite has no file 'replication/convnet'" in capsys.readouterr().err
+
+
+def test_a_case_that_its_file_does_not_have_is_a_sentence_at_the_end(capsys):
+    """pytest says which modules it has looked at, and the command what to do."""
+    id = f"{case.EXAMPLE.partition('[')[0]}[7]"
+    answer = run("case", id)
+
+    assert answer.returncode == 2
+    assert answer.stderr.endswith(f"ipu-conformance: error: The suite has no case {id!r}; a failure names it whole.\n")
 
 
 def test_an_interrupt_while_a_command_is_imported_is_one_line(monkeypatch, capsys):
