@@ -105,6 +105,42 @@ def test_an_old_layer_computes_what_it_says(paddle: Any, fluid: Any, name: str) 
     check.identical(actual=fetched, expected=expected, what=f"fluid.layers.{name}")
 
 
+Write = Callable[[Any, Any, Any, Any], Any]
+WRITTEN: Mapping[str, Tuple[str, Write, np.ndarray]] = {
+    "zeros_like": ("float32", lambda layers, x, y, into: layers.zeros_like(x, out=into), X * 0),
+    "ones_like": ("float32", lambda layers, x, y, into: layers.ones_like(x, out=into), X * 0 + 1),
+    "sums": ("float32", lambda layers, x, y, into: layers.sums([x, y, x], out=into), X + Y + X),
+    "fill_constant": (
+        "float32",
+        lambda layers, x, y, into: layers.fill_constant([2, 3], "float32", 3.0, out=into),
+        X * 0 + 3,
+    ),
+    "less_than": ("bool", lambda layers, x, y, into: layers.less_than(x, y, cond=into), X < Y),
+    "greater_equal": ("bool", lambda layers, x, y, into: layers.greater_equal(x, y, cond=into), X >= Y),
+    "logical_or": (
+        "bool",
+        lambda layers, x, y, into: layers.logical_or(layers.less_than(x, y), layers.equal(x, x - 4.0), out=into),
+        X < Y,
+    ),
+    "logical_not": ("bool", lambda layers, x, y, into: layers.logical_not(layers.less_than(x, y), out=into), X >= Y),
+}
+"""The type of a variable, a layer of old that is told to write into it, and what it holds afterwards."""
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_an_old_layer_writes_where_it_is_told(paddle: Any, fluid: Any, name: str) -> None:
+    """The variable that ``out`` or ``cond`` names holds the result, whatever it held before."""
+    dtype, ask, expected = WRITTEN[name]
+    x, y = (fluid.data(feed, shape=[2, 3], dtype="float32") for feed in ("x", "y"))
+    into = fluid.layers.fill_constant([2, 3], dtype, 1 if dtype == "bool" else 7.0)
+    ask(fluid.layers, x, y, into)
+    fetch = fluid.layers.cast(into, "int32") if dtype == "bool" else into
+    (fetched,) = compiled(paddle, [fetch], feeds=("x", "y"), size=2).run(X, Y)
+
+    wanted = expected.astype(np.int32 if dtype == "bool" else np.float32)
+    check.identical(actual=fetched, expected=wanted, what=f"what fluid.layers.{name} wrote")
+
+
 POOLS: Mapping[str, Tuple[Mapping[str, Any], np.ndarray]] = {
     "max": ({"pool_size": 2, "pool_stride": 2}, WINDOWS.max(-1)),
     "avg": ({"pool_size": [2, 2], "pool_type": "avg", "pool_stride": 2, "use_cudnn": False}, WINDOWS.mean(-1)),
@@ -280,3 +316,14 @@ def test_a_dynamic_layer_of_old_is_activated(paddle: Any, fluid: Any) -> None:
     # The sum of one row is below zero, that of the other above.
     expected = np.maximum(Y.sum(1, keepdims=True) / 2, 0).repeat(2, 1)
     check.identical(actual=out, expected=expected, what="the output")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_an_array_of_old_becomes_a_tensor_of_the_type_that_is_asked_for(paddle: Any, fluid: Any, dtype: str) -> None:
+    """dygraph.to_variable makes a tensor of an array, in its own type or another."""
+    paddle.disable_static()
+    with fluid.dygraph.guard():
+        own, asked = (fluid.dygraph.to_variable(Y, dtype=each).numpy() for each in (None, dtype))
+
+    check.identical(actual=own, expected=Y, what="the tensor")
+    check.identical(actual=asked, expected=Y.astype(dtype), what=f"the tensor in {dtype}")
