@@ -59,6 +59,25 @@ def test_a_value_is_read_back_as_it_was_set(poptorch: Any, row: Row) -> None:
     assert_reads(others, **{row.reads: before})
 
 
+SWITCHES = ("True", "False")
+TWICE = {row: row.default or str(row.allowed == "False") for row in OPTIONS if row.default or row.allowed in SWITCHES}
+"""Options and the value to go back to: their default, or the other position of a switch."""
+
+
+@pytest.mark.parametrize("row", TWICE, ids=str)
+def test_the_last_value_counts(poptorch: Any, row: Row) -> None:
+    """An option that is set twice holds what an option does that is only set to the second value."""
+    twice, once = poptorch.Options(), poptorch.Options()
+    for text in (row.allowed, TWICE[row]):
+        reach(twice, row.method)(evaluate(text))
+    reach(once, row.method)(evaluate(TWICE[row]))
+
+    values = [owner(options, row.method).toDict() for options in (twice, once)]
+    check.equal(actual=values[0], expected=values[1], what=f"toDict() after {row.method} was called twice")
+    if row.reads is not None:
+        assert_reads(twice, **{row.reads: evaluate(TWICE[row])})
+
+
 LOOKED_UP = ("Training.accumulationAndReplicationReductionType", "Precision.setPartialsType")
 """Methods that look their argument up among a few values."""
 
