@@ -166,6 +166,28 @@ def test_comparison_of_tensors(poptorch: Any, torch: Any, value: float, close: b
         check.equal(actual=poptorch.testing.allclose(*pair), expected=close, what=f"allclose{pair}")
 
 
+STRUCTURES = {
+    "same": ("[one, (one, two), [two]]", "[one, (one, two), [two]]", True),
+    "third": ("[one, two, one]", "[one, two, two]", False),
+    "list for tuple": ("(one, two)", "[one, two]", False),
+    "tuple for list": ("[one, two]", "(one, two)", False),
+    "deeper": ("[one, (one, two)]", "[one, [one, two]]", False),
+    "shorter": ("(one, two, one)", "(one, two)", False),
+    "longer": ("[one, two]", "[one, two, one]", False),
+}
+"""Two nests of tensors, and whether they are close: only where lists, tuples and lengths are alike (testing.py)."""
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_comparison_of_nests(poptorch: Any, torch: Any, name: str) -> None:
+    """testing.allclose compares the structure before the values."""
+    *texts, close = STRUCTURES[name]
+    tensors = {"one": torch.tensor([1.0, 2.0]), "two": torch.tensor([1.0, 2.5])}
+    expected, actual = (eval(text, dict(tensors)) for text in texts)
+
+    check.equal(actual=poptorch.testing.allclose(expected, actual), expected=close, what=f"allclose of {name}")
+
+
 def test_the_text_of_a_module_shows_its_layers(poptorch: Any, torch: Any) -> None:
     """module_repr names the layers of a module."""
     text = poptorch.module_repr(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()))
