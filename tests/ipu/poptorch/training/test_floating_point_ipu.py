@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 import pytest
 
@@ -27,6 +27,10 @@ def quotient(model: Any, x: Any, y: Any) -> Any:
 
 def total(model: Any, x: Any, y: Any) -> Any:
     return x + y
+
+
+def product(model: Any, x: Any, y: Any) -> Any:
+    return x * y
 
 
 TRAPS = {"division": (1.0, 0.0), "overflow": (3e38, 1e-5), "invalid": (0.0, 0.0)}
@@ -76,24 +80,57 @@ def test_exceptions_leave_sound_runs_alone(poptorch: Any, torch: Any) -> None:
     check.identical(actual=trapped, expected=plain, what="the output with exceptions")
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, torch: Any, enabled: bool) -> None:
-    """A float16 sum a quarter of a step above a value is rounded to both neighbours, and to the nearest by default.
+class Between(NamedTuple):
+    """An operation on two float16 numbers whose result is a quarter of the way from one float16 value to the next."""
 
-    Of 4096 elements about a quarter go up; five standard deviations are missed less than once in a million seeds.
-    """
+    compute: Callable[..., Any]
+    left: float
+    right: float
+    below: float
+    above: float
+
+
+SMALLEST = 2.0**-24
+"""The smallest float16 number, and the distance of those below 2 ** -14."""
+SUM = Between(total, 1.0, STEP / 4, 1.0, 1.0 + STEP)
+BETWEEN = {
+    "negative": Between(total, -1.0, -STEP / 4, -1.0, -1.0 - STEP),
+    "subnormal": Between(product, 2.0**-13, 13 * 2.0**-13, 3 * SMALLEST, 4 * SMALLEST),
+    "smallest": Between(product, 2.0**-13, 2.0**-13, 0.0, SMALLEST),
+}
+
+
+def _check_rounding(poptorch: Any, torch: Any, case: Between, enabled: bool) -> None:
+    """Of 4096 elements about a quarter go up; five standard deviations are missed less than once in a million seeds."""
+    __tracebackhide__ = True
     count = 4096
-    inputs = torch.ones(count).half(), torch.full((count,), STEP / 4).half()
-    out = infer(poptorch, total, *inputs, options=precision(poptorch, "enableStochasticRounding", enabled))
-    up = int((out == 1 + STEP).sum())
+    inputs = (torch.full((count,), value).half() for value in (case.left, case.right))
+    out = infer(poptorch, case.compute, *inputs, options=precision(poptorch, "enableStochasticRounding", enabled))
+    up = int((out == case.above).sum())
 
-    check.equal(actual=out.dtype, expected=torch.float16, what="the type of the sum")
-    check.equal(actual=set(out.tolist()) - {1.0, 1 + STEP}, expected=set(), what="the values beside the neighbours")
+    check.equal(actual=out.dtype, expected=torch.float16, what="the type of the result")
+    check.equal(actual=set(out.tolist()) - {case.below, case.above}, expected=set(), what="what is no neighbour")
     if enabled:
         spread = 5 * (count * 0.25 * 0.75) ** 0.5
         check.holds(abs(up - count / 4) < spread, f"{up} of {count} went up, expected {count / 4:g} +- {spread:.3g}")
     else:
-        check.equal(actual=up, expected=0, what="the number of sums that went up")
+        check.equal(actual=up, expected=0, what="the number of results that went up")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_stochastic_rounding_reaches_both_neighbours(poptorch: Any, torch: Any, enabled: bool) -> None:
+    """A float16 sum a quarter of a step above a value is rounded to both neighbours, and to the nearest by default."""
+    _check_rounding(poptorch, torch, SUM, enabled)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("name", BETWEEN)
+def test_stochastic_rounding_keeps_the_mean_of_any_number(poptorch: Any, torch: Any, name: str, enabled: bool) -> None:
+    """Numbers below zero, and those that float16 holds with fewer bits, are rounded to both neighbours, too.
+
+    The mean of rounded values is the value, says the documentation of ``enableStochasticRounding``.
+    """
+    _check_rounding(poptorch, torch, BETWEEN[name], enabled)
 
 
 def test_stochastic_rounding_follows_the_seed(poptorch: Any, torch: Any) -> None:
