@@ -132,7 +132,7 @@ def _parts(tensor: torch.Tensor, edge: int) -> List[Optional[torch.Tensor]]:
 def _aligned(values: Sequence[Any], layout: Layout) -> List[str]:
     """All elements in one format and of one width; without digits each is as short as it can be."""
     if not layout.digits or layout.float_format == "none" or not values or not isinstance(values[0], float):
-        texts = [str(int(value)) if isinstance(value, bool) else f"{value:g}" for value in values]
+        texts = [str(int(value)) if isinstance(value, int) else f"{value:g}" for value in values]
     else:
         written = _format(values, layout.float_format, layout.digits)
         texts = [written.format(value) for value in values]

@@ -132,6 +132,16 @@ def test_brackets_separators_and_digits_can_be_chosen(capfd: Any) -> None:
     check.contains(actual="".join(_printed(capfd).split()), expected="((1.50,-2.25))", what="the printed text")
 
 
+@pytest.mark.emulator
+def test_whole_numbers_are_printed_in_full(capfd: Any) -> None:
+    """A float format is one of fractions: no digit of an integer is left out."""
+    _print(torch.tensor([[1234567, -2147483645]], dtype=torch.int32), title="whole")
+    printed = _printed(capfd)
+
+    for text in ("1234567", "-2147483645"):
+        check.contains(actual=printed, expected=text, what="the printed text")
+
+
 def test_nothing_is_printed_on_the_host(capfd: Any) -> None:
     """Outside the device the tensor is passed on."""
     x = _values(2, 2)
