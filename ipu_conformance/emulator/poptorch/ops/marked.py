@@ -5,7 +5,6 @@ Each is an alias of its tensor that carries a name and settings in its metadata;
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -116,24 +115,22 @@ class NameScope(blocks.TagScope):
 
 
 class Attribute(blocks.TagScope):
-    """Operations inside carry these attributes on their way to the backend; the innermost value of each counts."""
+    """Operations inside carry these attributes on their way to the backend, each a dictionary of strings.
+
+    A dictionary is joined to that of the scope around it; the innermost value of a key counts.
+    """
 
     _key = blocks.ATTRIBUTES
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
         for name, value in kwargs.items():
-            if not _is_plain(value) and not isinstance(value, dict):
-                raise ValueError(
-                    f"The attribute {name} was given {value!r}: use a string, a number, a list of either, or a "
-                    "dictionary"
-                )
-        self.attributes = {
-            name: json.dumps(value) if isinstance(value, dict) else value for name, value in kwargs.items()
-        }
+            if not isinstance(value, dict) or not all(isinstance(text, str) for item in value.items() for text in item):
+                raise ValueError(f"The attribute {name} was given {value!r}: use a dictionary of strings")
+        self.attributes = kwargs
 
     def _tag(self, outer: Any) -> Any:
-        return {**outer, **self.attributes}
+        return {**outer, **{name: {**outer.get(name, {}), **value} for name, value in self.attributes.items()}}
 
 
 _PLAIN: Tuple[type, ...] = (str, int, float)

@@ -16,6 +16,8 @@ from ..on_device import as_model, gradient, infer
 
 Refused = Dict[str, Tuple[str, str]]
 """The names of the errors that a call may raise, and what they say."""
+NO_DICTIONARY = "AttributeError ValueError TypeError Error AssertionError"
+"""PopTorch takes the items of what should be a dictionary, at the latest when the scope is entered."""
 AT_ONCE: Refused = {
     "poptorch.nop(3)": ("Error", ""),
     "poptorch.ipu_print_tensor(3)": ("Error", ""),
@@ -45,9 +47,9 @@ AT_ONCE: Refused = {
     "poptorch.NameScope(3)": ("AssertionError", ""),
     "poptorch.NameScope(None)": ("AssertionError", ""),
     "poptorch.NameScope(b'scope')": ("AssertionError", ""),
-    "poptorch.Attribute(flavour=object())": ("ValueError Error AssertionError", ""),
-    "poptorch.Attribute(flavour=[1, 'a'])": ("ValueError Error AssertionError", ""),
-    "poptorch.Attribute(flavour=[[1]])": ("ValueError Error AssertionError", ""),
+    "poptorch.Attribute(flavour=object()).__enter__()": (NO_DICTIONARY, ""),
+    "poptorch.Attribute(flavour='sweet').__enter__()": (NO_DICTIONARY, ""),
+    "poptorch.Attribute(flavour=[1, 'a']).__enter__()": (NO_DICTIONARY, ""),
     "poptorch.MultiConv().availableMemoryProportions(1)": ("AssertionError ValueError", ""),
     "poptorch.MultiConv().availableMemoryProportions([0.5, 'half'])": ("AssertionError ValueError", ""),
     "poptorch.MultiConv().partialsTypes(torch.int32)": ("AssertionError ValueError", ""),

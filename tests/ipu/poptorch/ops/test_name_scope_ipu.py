@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
+
+import pytest
 
 from ipu_conformance import check
 
@@ -51,7 +54,7 @@ def test_a_scope_changes_no_value() -> None:
     """On the device and on the host a scope only names."""
 
     def forward(model: Any, x: Any) -> Any:
-        with poptorch.NameScope("scope"), poptorch.Attribute(priority=3):
+        with poptorch.NameScope("scope"), poptorch.Attribute(__outline={"layer": "product"}):
             return x * 2
 
     x = torch.tensor([[1.0, -2.0]])
@@ -60,19 +63,38 @@ def test_a_scope_changes_no_value() -> None:
     assert_same(forward(None, x), x * 2, "the result on the host")
 
 
+def _read(text: Any) -> Any:
+    """What a dumped attribute holds; text that is no JSON is left as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@pytest.mark.emulator
 def test_an_attribute_reaches_the_operation() -> None:
-    """Operations inside carry the attribute, the innermost value of it; those outside do not."""
+    """Operations inside carry the attribute, the innermost value of each of its keys; those outside do not.
+
+    An attribute is a dictionary, which is joined to the outer one (poptorch.Attribute, options.py).
+    """
 
     def forward(model: Any, x: Any) -> Any:
-        with poptorch.Attribute(flavour="sweet"):
+        with poptorch.Attribute(flavour={"first": "sweet", "last": "salty"}):
             x = x * 2
-            with poptorch.Attribute(flavour="sour", number=5):
+            with poptorch.Attribute(flavour={"first": "sour"}, __outline={"layer": "embedding"}):
                 x = x - 1
+            x = torch.exp(x)
         return x + 1
 
     graph = inference_graph(poptorch, as_model(forward), torch.ones(1, 2))
 
-    expected = {"Mul": {"flavour": "sweet"}, "Sub": {"flavour": "sour", "number": 5}, "Add": {}}
-    wanted, arithmetic = {"flavour", "number"}, [op for op in graph.ops if op.type in expected]
-    carried = {op.type: {key: op.attributes[key] for key in wanted & set(op.attributes)} for op in arithmetic}
+    outer, inner = {"first": "sweet", "last": "salty"}, {"first": "sour", "last": "salty"}
+    expected = {
+        "Mul": {"flavour": outer},
+        "Sub": {"flavour": inner, "__outline": {"layer": "embedding"}},
+        "Exp": {"flavour": outer},
+        "Add": {},
+    }
+    wanted, arithmetic = {"flavour", "__outline"}, [op for op in graph.ops if op.type in expected]
+    carried = {op.type: {key: _read(op.attributes[key]) for key in wanted & set(op.attributes)} for op in arithmetic}
     check.equal(actual=carried, expected=expected, what="the table of attributes by type of operation")
