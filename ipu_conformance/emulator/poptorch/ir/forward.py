@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx import Node
 
 from ipu_conformance.emulator.popart.program import MEMORY_SHARE, RECOMPUTE, Place, Program
@@ -120,7 +122,9 @@ class Forward:
     def tensors(self, node: Node, only: Optional[Sequence[str]] = None) -> List[str]:
         """The tensors that an operation reads, or those of its arguments that are named, in that order."""
         if only is None:
-            return [self.name(source) for source in node.all_input_nodes if source in self.names]
+            # torch.cat([x, x]) reads x twice.
+            sources = [each for each in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(each, Node)]
+            return [self.name(source) for source in sources if source in self.names]
         values = self.values(node)
         operands = [values.get(name) for name in only]
         while operands and not isinstance(operands[-1], Node):
@@ -161,7 +165,8 @@ class Forward:
     ) -> Tuple[str, ...]:
         stage = self.stage_of[node]
         ipu = self.ipus[stage]
-        tagged = dict(blocks.tag_of(node, blocks.ATTRIBUTES) or {})
+        attributed = blocks.tag_of(node, blocks.ATTRIBUTES) or {}
+        tagged: Dict[str, Any] = {key: json.dumps(value, sort_keys=True) for key, value in attributed.items()}
         if type in PRODUCTS:
             tagged.update(_own_share(node))
             if ipu in self.shares:

@@ -30,6 +30,55 @@ def test_a_difference_is_executed_as_it_was_computed() -> None:
     check.identical(actual=told[0, 0, 0].astype(np.float32), expected=returned, what="what the dump computes")
 
 
+FUNCTIONS = (
+    "x * y - x",
+    "x @ y.transpose(1, 2)",
+    "x.sum(1)",
+    "x.sum((0, 2), keepdim=True)",
+    "x.mean(1, keepdim=True)",
+    "x.amax(1)",
+    "x[:, :, :3].prod(2)",
+    "x.argmin(1, keepdim=True)",
+    "torch.cat([x, y, x], 1)",
+    "torch.cat([x, y], -1)",
+    "torch.stack([x, y, x], 1)",
+    "torch.stack([x, y], -1)",
+    "x.reshape(5, 12).permute(1, 0)",
+    "x.permute(2, 0, 1)",
+    "x[:, 1]",
+    "x.narrow(2, 1, 3)",
+    "x.unsqueeze(1).squeeze(1)",
+    "torch.where(x < y, x, y)",
+    "torch.maximum(x, y)",
+    "x.int().float()",
+    "torch.nn.functional.leaky_relu(x, 0.25)",
+    "x.clamp(-1.5, 2.5)",
+    "torch.nn.functional.conv1d(x, y[:, :, :2], stride=2, padding=1)",
+    "torch.nn.functional.conv1d(x, y[:2, :2, :2], groups=2, dilation=3)",
+    "torch.nn.functional.max_pool1d(x, 2, 3)",
+)
+"""Calls whose attributes, such as axes, are neither the default nor like each other."""
+
+
+def _eighths(factor: int, step: float) -> np.ndarray:
+    """Numbers in no order and of few bits, so that no result is rounded."""
+    return ((np.arange(60) * factor % 23 - 11).reshape(3, 4, 5) * step + 0.125).astype(np.float32)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("text", FUNCTIONS)
+def test_the_executed_dump_of_a_function_is_what_the_model_returned(text: str) -> None:
+    """The attributes of an op say what it computes: its axes, shapes, bounds, windows and slopes."""
+    x, y = _eighths(7, 0.25), _eighths(5, 0.5)
+    model = poptorch.inferenceModel(as_model(lambda model, x, y: eval(text, {"torch": torch, "x": x, "y": y})))
+    returned = model(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+    graph = read(model)
+    fed = {name: value for name, value in (("tensors_0", x), ("tensors_1", y)) if name in graph.inputs}
+
+    (told,) = interpreter.execute(graph, fed).outputs.values()
+    check.identical(actual=told[0, 0, 0].astype(returned.dtype), expected=returned, what=f"the executed dump of {text}")
+
+
 class Counts(NamedTuple):
     """Accumulation and replicas of an update, the IPUs of two layers, and the loss scale."""
 
