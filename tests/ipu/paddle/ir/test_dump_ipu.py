@@ -15,6 +15,7 @@ from ipu_conformance import check, interpreter, ir
 from ipu_conformance.ir.checks import ALL_REDUCES
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
+from ...training.executed import executable
 from ..device import compiled, held, started
 
 DOT_CHECKS = ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")
@@ -167,6 +168,68 @@ def test_a_difference_is_executed_as_it_was_computed(static: Any, paddle: Any, t
     check.equal(actual=len(outcome.outputs), expected=1, what="the number of outputs in the dump")
     (told,) = outcome.outputs.values()
     check.identical(actual=told[0, 0, 0].astype(np.float32), expected=returned, what="what the dump computes")
+
+
+FUNCTIONS = (
+    "paddle.matmul(x, y, transpose_y=True)",
+    "paddle.sum(x, axis=1)",
+    "paddle.sum(x, axis=[0, 2], keepdim=True)",
+    "paddle.mean(x, axis=1, keepdim=True)",
+    "paddle.max(x, axis=2)",
+    "paddle.prod(x[:, :, :3], axis=2)",
+    "paddle.argmax(x, axis=1)",
+    "paddle.argmax(x, axis=2, keepdim=True)",
+    "paddle.concat([x, y, x], axis=1)",
+    "paddle.concat([x, y], axis=-1)",
+    "paddle.stack([x, y, x], axis=1)",
+    "paddle.stack([x, y], axis=-1)",
+    "paddle.split(x, [1, 3], axis=1)[1]",
+    "paddle.unstack(x, axis=2)[3]",
+    "paddle.transpose(paddle.reshape(x, [5, 12]), [1, 0])",
+    "paddle.transpose(x, [2, 0, 1])",
+    "x[:, 1]",
+    "x[:, 3:1:-1]",
+    "x[:, :, 1::3]",
+    "paddle.squeeze(paddle.unsqueeze(x, [1, 3]), [3])",
+    "paddle.expand(paddle.unsqueeze(x, 1), [3, 2, 4, 5])",
+    "paddle.tile(x, [1, 2, 3])",
+    "paddle.where(x < y, x, y)",
+    "paddle.maximum(x, y)",
+    "paddle.cast(paddle.cast(x, 'int32'), 'float32')",
+    "paddle.clip(x, -1.5, 2.5)",
+    "paddle.scale(x, 2.0, bias=3.0, bias_after_scale=False)",
+    "paddle.nn.functional.leaky_relu(x, 0.25)",
+    "paddle.nn.functional.pad(x, [1, 2], value=3.0, data_format='NCL')",
+    "paddle.nn.functional.conv1d(x, y[:, :, :2], stride=2, padding=1)",
+    "paddle.nn.functional.conv1d(x, y[:2, :2, :2], groups=2, dilation=3)",
+    "paddle.nn.functional.max_pool1d(x, 2, 3)",
+)
+"""Calls whose attributes, such as axes, are neither the default nor like each other."""
+
+
+def _eighths(factor: int, step: float) -> np.ndarray:
+    """Numbers in no order and of few bits, so that no result is rounded."""
+    return ((np.arange(60) * factor % 23 - 11).reshape(3, 4, 5) * step + 0.125).astype(np.float32)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("text", FUNCTIONS)
+def test_the_executed_dump_of_a_function_is_what_the_device_returned(
+    static: Any, paddle: Any, tmp_path: Path, text: str
+) -> None:
+    """The attributes of an op say what it computes: its axes, shapes, bounds, windows and slopes."""
+    feeds = {"x": _eighths(7, 0.25), "y": _eighths(5, 0.5)}
+    x, y = (static.data(name, [3, 4, 5], "float32") for name in feeds)
+    out = eval(text, {"paddle": paddle, "x": x, "y": y})
+    path = str(tmp_path / "model.onnx")
+    (returned,) = compiled(paddle, [out], feeds=tuple(feeds), size=3, onnx_dump_path=path).run(**feeds)
+    graph = ir.read(path)
+
+    fed = {name: value for name, value in feeds.items() if name in graph.inputs}
+    with executable():
+        (told,) = interpreter.execute(graph, fed).outputs.values()
+
+    check.identical(actual=told[0, 0, 0].astype(returned.dtype), expected=returned, what=f"the executed dump of {text}")
 
 
 def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_path: Path) -> None:
