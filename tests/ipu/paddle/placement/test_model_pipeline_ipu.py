@@ -115,7 +115,8 @@ def test_a_cast_between_stages_needs_no_stage(paddle: Any, static: Any) -> None:
     with static.ipu_shard_guard(1, 1):
         out = paddle.add(cast, cast)
     fed = exact.samples(3)
-    (fetched,) = exact.inference(paddle, out, config=counts(3), ipus=2, pipelined=True).run(fed)
+    with check.accepted("a cast that names no stage"):
+        (fetched,) = exact.inference(paddle, out, config=counts(3), ipus=2, pipelined=True).run(fed)
 
     check.identical(actual=fetched.reshape(3, 2), expected=2 * (fed * 2).astype(np.int32), what="the sum")
 

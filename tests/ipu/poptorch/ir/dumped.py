@@ -135,12 +135,14 @@ def executor(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, opt
 def compiled(setup: Setup, optimizer: Optional[Callable[[Any], Any]] = None, options: Any = None) -> Any:
     """The compiled network."""
     model, inputs = executor(setup, optimizer, options)
-    model.compile(*inputs)
+    with check.accepted(f"compiling the network ({setup})"):
+        model.compile(*inputs)
     return model
 
 
 def inference_graph(poptorch: Any, module: Any, *inputs: Any, options: Any = None) -> Graph:
     """The graph of any module."""
     model = poptorch.inferenceModel(module, options)
-    model.compile(*inputs)
+    with check.accepted("compiling a model for inference"):
+        model.compile(*inputs)
     return read(model)
