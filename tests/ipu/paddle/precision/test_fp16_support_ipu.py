@@ -258,7 +258,8 @@ FACTORS: Dict[str, Tuple[int, Dict[str, Any]]] = {
 def test_every_micro_batch_is_rounded(paddle: Any, static: Any, factor: str) -> None:
     """However a run gets several micro-batches, each gives the specified float16 outputs."""
     count, options = FACTORS[factor]
-    ((outputs, losses),), _ = train(paddle, "after", **options)
+    with check.accepted(f"training in float16 with {options}"):
+        ((outputs, losses),), _ = train(paddle, "after", **options)
     weight, steps = START, []
     for turn in range(count):
         steps.append(half_step(odd(4, 4 * turn), targets(4, 4 * turn), weight))

@@ -37,7 +37,8 @@ def _scaled(
     trainer = poptorch.trainingModel(model, options, optimizer)
     seen: List[float] = []
     for _ in range(calls):
-        trainer(torch.ones(24, 2, dtype=model.weight.dtype))
+        with check.accepted("training a model with a product"):
+            trainer(torch.ones(24, 2, dtype=model.weight.dtype))
         gradients = trainer.getAnchoredTensor("gradient").reshape(3, 8, -1).float()
         check.holds((gradients == gradients[:, :1, :1]).all(), "Micro-batches and replicas of an update differ.")
         seen += gradients[:, 0, 0].tolist()
@@ -65,6 +66,34 @@ def test_the_scale_doubles_after_every_update(name: str) -> None:
     actual = _scaled(_model(dtype, gradient), len(expected) // 3, **settings)
 
     check.equal(actual=actual, expected=expected, what="the list of scaled gradients")
+
+
+PRODUCTS: Dict[str, Tuple[Tuple[int, ...], str]] = {
+    "matmul": ((2, 1), "x @ weight"),
+    "linear": ((1, 2), "torch.nn.functional.linear(x, weight)"),
+    "bmm": ((1, 2, 1), "torch.bmm(x[:, None], weight)"),
+    "conv1d": ((1, 1, 2), "torch.nn.functional.conv1d(x[:, None], weight)"),
+    "conv2d": ((1, 1, 1, 2), "torch.nn.functional.conv2d(x[:, None, None], weight)"),
+}
+"""The shape of a weight, and what it is multiplied by."""
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_every_kind_of_product_is_looked_at(name: str) -> None:
+    """The scale halves where the gradients of one product near the end of the range and those of another are small."""
+    shape, text = PRODUCTS[name]
+    kinds = {"weight": shape, "other": (2, 1) if name == "linear" else (1, 2)}
+    weights = {each: torch.nn.Parameter(torch.zeros(size, dtype=torch.float16)) for each, size in kinds.items()}
+
+    def forward(model: Any, x: Any) -> Any:
+        large = eval(text, {"torch": torch, "x": x, "weight": model.weight})
+        small = x @ model.other if name == "linear" else torch.nn.functional.linear(x, model.other)
+        return poptorch.identity_loss(large.sum() + small.sum() * 2.0**-10, "none")
+
+    actual = _scaled(as_model(forward, **weights), 2, scale=2.0**14)
+
+    _, _, _, expected = SCALED["near-the-end"]
+    check.equal(actual=actual, expected=expected, what=f"the list of scaled gradients of the {name}")
 
 
 def test_small_gradients_begin_to_count() -> None:
