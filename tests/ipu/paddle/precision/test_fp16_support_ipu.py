@@ -305,19 +305,37 @@ def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
     check.holds(total.item() in possible, f"the sum is {total.item()} where one of {possible} is expected.")
 
 
-def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
-    """Of values a quarter of a spacing above a float16 about a quarter goes up.
-
-    The bound is five standard deviations of the binomial distribution, missed less than once in a million seeds.
-    """
+def _check_both_ways(paddle: Any, below: float, above: float) -> None:
+    """The bound is five standard deviations of the binomial distribution, missed less than once in a million seeds."""
+    __tracebackhide__ = True
     count = 4096
-    x = np.full((1, count), 1 + 2.0**-12, np.float32)
+    x = np.full((1, count), below + (above - below) / 4, np.float32)
     rounded = infer(paddle, lambda v: v * 1.0, x, enable_stochastic_rounding=True, random_seed=11)
-    up, bound = int((rounded > 1).sum()), 5 * (count * 0.25 * 0.75) ** 0.5
+    up, bound = int((rounded == above).sum()), 5 * (count * 0.25 * 0.75) ** 0.5
 
     values = set(rounded.reshape(-1).tolist())
-    check.equal(actual=values, expected={1.0, 1 + 2.0**-10}, what="the set of rounded values")
+    check.equal(actual=values, expected={below, above}, what="the set of rounded values")
     check.holds(abs(up - count / 4) < bound, f"{up} of {count} values go up where {count // 4} ± {bound:.0f} should.")
+
+
+def test_stochastic_rounding_goes_both_ways(paddle: Any, static: Any) -> None:
+    """Of values a quarter of a spacing above a float16 about a quarter goes up."""
+    _check_both_ways(paddle, 1.0, 1 + 2.0**-10)
+
+
+SMALLEST = 2.0**-24
+"""The smallest float16 number, and the spacing of those below 2 to the power of -14."""
+NEIGHBOURS = {
+    "negative": (-1.0, -1 - 2.0**-10),
+    "subnormal": (3 * SMALLEST, 4 * SMALLEST),
+    "smallest": (0.0, SMALLEST),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_stochastic_rounding_keeps_the_mean_of_any_number(paddle: Any, static: Any, name: str) -> None:
+    """Numbers below zero, and those that float16 holds with fewer bits, go both ways, too."""
+    _check_both_ways(paddle, *NEIGHBOURS[name])
 
 
 TWICE_FOUR = (1.0, 2.0, 4.0, 4.0)
