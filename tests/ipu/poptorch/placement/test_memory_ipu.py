@@ -18,15 +18,15 @@ KEPT = 24
 TOO_MUCH = 1.1
 
 
-def compile_stages(*shares: float, recompute: bool = False) -> None:
+def compile_stages(*shares: float, recompute: bool = False, accumulation: int = 1) -> None:
     """Compile a training in which what one micro-batch keeps in each stage is a share of its IPU.
 
-    Nothing large is ever computed.
+    It accumulates as often as the pipeline needs at least. Nothing large is ever computed.
     """
     # What stands in for hardware that is not there has the IPUs of the second generation.
     version = poptorch.ipuHardwareVersion() if poptorch.ipuHardwareIsAvailable() else 2
     capacity = CAPACITY[int(str(version)[0])]
-    depth = 2 * len(shares) - 1
+    depth = max(accumulation, 2 * len(shares) - 1)
 
     def forward(model: Any, x: Any) -> Any:
         y = x
@@ -85,6 +85,14 @@ def test_what_fits_is_compiled(shares: str) -> None:
     """What takes less than a third of each IPU compiles."""
     with check.accepted(f"compiling what fits on {shares}"):
         compile_stages(*SMALL[shares])
+
+
+@pytest.mark.ipus(4)
+@pytest.mark.parametrize(("shares", "accumulation"), [("one-stage", 7), ("pipelined", 17)])
+def test_accumulation_takes_no_more_memory(shares: str, accumulation: int) -> None:
+    """What a micro-batch keeps is free after its backward pass, however many follow."""
+    with check.accepted(f"compiling what fits on {shares} with {accumulation} micro-batches"):
+        compile_stages(*SMALL[shares], accumulation=accumulation)
 
 
 @pytest.mark.ipus(4)
