@@ -57,6 +57,34 @@ def test_mappings_that_are_not_used_change_nothing(paddle: Any, static: Any) -> 
     check.identical(actual=squares, expected=regression.float32(regression.samples(4) ** 2), what="the square")
 
 
+MAPPED = {
+    "relu": ("OwnRelu", "own.ops", 3),
+    "tanh": ("OwnTanh", "other.ops", 1),
+    "sigmoid": ("OwnSigmoid", "own.ops", 5),
+}
+"""Ops of Paddle, and the op that each is for PopART: its type, domain and version."""
+
+
+@pytest.mark.emulator
+def test_every_mapping_counts(paddle: Any, static: Any, tmp_path: Path) -> None:
+    """Each mapped op becomes the one that it is mapped to; the rest of the program stays as it is."""
+    import onnx
+
+    path = tmp_path / "model.onnx"
+    value = static.data("x", [4, 2], "float32") * 2.0
+    for name in MAPPED:
+        value = getattr(paddle.nn.functional, name)(value)
+    strategy = static.IpuStrategy()
+    strategy.set_options({"is_training": False, "micro_batch_size": 4, "onnx_dump_path": str(path)})
+    for name, (type, domain, version) in MAPPED.items():
+        strategy.add_custom_op(name, type, domain, version)
+    Device(paddle, [value], strategy)
+    nodes = onnx.load(str(path)).graph.node
+
+    expected = [("Mul", ""), *((type, domain) for type, domain, _ in MAPPED.values())]
+    check.equal(actual=[(node.op_type, node.domain) for node in nodes], expected=expected, what="the dumped ops")
+
+
 @pytest.mark.emulator
 @pytest.mark.parametrize("header", ["popart/op.hpp", "poplar/Graph.hpp"])
 def test_sources_against_the_sdk_need_the_sdk(paddle: Any, tmp_path: Path, header: str) -> None:
