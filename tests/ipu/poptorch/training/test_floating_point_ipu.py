@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 import pytest
 
 from ipu_conformance import check
 
+from ..lazily import poptorch, torch
 from ..on_device import as_model, infer
 
 STEP = 2.0**-10
@@ -161,3 +162,28 @@ def test_partial_sums_in_float16_lose_low_bits(poptorch: Any, torch: Any) -> Non
 
     check.holds(abs(wide - exact) <= half, f"with float32 partials the sum is {wide}, {exact} is exact")
     check.holds(abs(narrow - exact) > half, f"with float16 partials the sum is {narrow}, as exact as with float32's")
+
+
+TERMS, START = 4096, 32768.0
+PRODUCTS: Mapping[str, Callable[..., Any]] = {
+    "bmm": lambda x, y: torch.bmm(x[None], y[None]).sum(0),
+    "addmm": lambda x, y: torch.addmm(torch.zeros(1, 1).half(), x, y),
+    "linear": lambda x, y: torch.nn.functional.linear(x, y.t()),
+    "biased": lambda x, y: torch.nn.functional.linear(x, y.t(), torch.zeros(1).half()),
+    "einsum": lambda x, y: torch.einsum("ij,jk->ik", x, y),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_every_product_has_partial_sums_in_float16(name: str) -> None:
+    """The setting is one of all matrix products: each loses terms that are half a step of float16 and less."""
+    left, right = torch.ones(1, TERMS).half(), torch.full((TERMS, 1), 0.5).half()
+    left[0, 0], right[0, 0] = START, 1.0
+    exact = START + 0.5 * (TERMS - 1)
+    wide, narrow = (
+        infer(poptorch, lambda model, x, y: PRODUCTS[name](x, y), left, right, options=options).item()
+        for options in (None, precision(poptorch, "setPartialsType", torch.half))
+    )
+
+    check.holds(abs(wide - exact) <= 16, f"with float32 partials the {name} is {wide}, {exact} is exact")
+    check.holds(abs(narrow - exact) > 16, f"with float16 partials the {name} is {narrow}, as exact as with float32's")
