@@ -85,6 +85,20 @@ def test_a_scale_that_changes_nothing_is_deleted(
     check.equal(actual=compiling.only("tanh").input("X"), expected=[read.name], what="tanh's input")
 
 
+@pytest.mark.parametrize("last", ["infer_shape_pass", SCALE, CANONICAL, INPLACE])
+def test_a_variable_is_one_node_for_all_its_readers(static: Any, paddle: Any, last: str) -> None:
+    """The graph has one node of a variable that several ops read, from the op that makes it to each of them."""
+    x = static.data("x", [None, 3], "float32")
+    made = paddle.exp(x)
+    out = paddle.add(paddle.multiply(paddle.tanh(made), made), paddle.multiply(x, made))
+
+    graph = paddle.base.framework.IrGraph(traced(paddle, out).upto(last).graph, for_test=True)
+    nodes = [node for node in graph.all_var_nodes() if node.name() == made.name]
+
+    readers = [(len(node.inputs), len(node.outputs)) for node in nodes]
+    check.equal(actual=readers, expected=[(1, 3)], what=f"the ops that make and read each node of {made.name}")
+
+
 @pytest.mark.parametrize("fetch", ["before", "after", "both"])
 def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetch: str) -> None:
     """The input and the output of a deleted scale can be fetched, with the same values."""

@@ -61,6 +61,14 @@ REFUSED: Dict[str, Tuple[Dict[str, Any], str]] = {
     # A program needs micro-batches; more IPUs than there are cannot be attached, and they come in powers of two.
     **{name: ({name: 0}, name) for name in ("batches_per_step", "micro_batch_size")},
     **{
+        f"{name}-{count}": ({enabling: True, name: count}, name)
+        for enabling, name in (
+            ("enable_gradient_accumulation", "accumulation_factor"),
+            ("enable_replicated_graphs", "replicated_graph_count"),
+        )
+        for count in (0, -3)
+    },
+    **{
         f"{ipus}-{attached}": (
             {"num_ipus": ipus, "enable_manual_shard": True}, f"Can't attach IPU, ipu_num = {attached}",
         )
