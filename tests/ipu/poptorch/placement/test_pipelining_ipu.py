@@ -127,6 +127,10 @@ STRATEGIES: Dict[str, Tuple[Callable[[], Any], Callable[[], Any], List[Tuple[int
     "auto-increment": (
         lambda: poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement),
         lambda: as_model(_begun_late), [(0, 0), (1, 1), (2, 2)]),
+    # By the other rule a stage has the number of its IPU: blocks that name none are on the first.
+    "same-as-ipu": (
+        lambda: poptorch.PipelinedExecution(poptorch.AutoStage.SameAsIpu),
+        lambda: as_model(_begun_late), [(0, 0)]),
     # Automatic ids are "0", "1" and so on, skip blocks that have an id, and start again with every forward.
     "auto-ids": (
         lambda: poptorch.PipelinedExecution(poptorch.Stage("0").ipu(0), poptorch.Stage("named", "1").ipu(1)),
@@ -137,7 +141,14 @@ STRATEGIES: Dict[str, Tuple[Callable[[], Any], Callable[[], Any], List[Tuple[int
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.ipus(4 if (2, 2) in row[2] else 2)) for name, row in STRATEGIES.items()],
+    [
+        pytest.param(
+            name,
+            # No document says where a block is that names no IPU.
+            marks=[pytest.mark.ipus(4 if (2, 2) in row[2] else 2), *[pytest.mark.emulator] * (name == "same-as-ipu")],
+        )
+        for name, row in STRATEGIES.items()
+    ],
 )
 def test_a_strategy_moves_blocks(capfd: Any, name: str) -> None:
     """Operations are on the IPU and in the stage that the strategy has for their block, and give what the host does."""
