@@ -99,6 +99,31 @@ def test_a_variable_is_one_node_for_all_its_readers(static: Any, paddle: Any, la
     check.equal(actual=readers, expected=[(1, 3)], what=f"the ops that make and read each node of {made.name}")
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        "forward_graph_extract_pass",
+        "infer_shape_pass",
+        # No document says that the passes behind leave it alone.
+        *(pytest.param(name, marks=pytest.mark.emulator) for name in (SCALE, CANONICAL, INPLACE)),
+    ],
+)
+def test_what_computes_the_learning_rate_stays(static: Any, paddle: Any, last: str) -> None:
+    """Ops of a schedule are Paddle's own to the end, all of them and in their order."""
+    weight = paddle.create_parameter([3], "float32")
+    loss = paddle.mean(paddle.multiply(static.data("x", [None, 3], "float32"), weight))
+    with static.default_main_program()._lr_schedule_guard():
+        rate = paddle.full([1], 4.0)
+        for change in (paddle.sqrt, paddle.exp, paddle.tanh):
+            rate = change(rate)
+    paddle.optimizer.SGD(1.0).minimize(loss)
+
+    types = Compiling(paddle, ["x"], [loss.name], is_training=True).upto(last).types
+
+    schedule = [type for type in types if type in ("fill_constant", "sqrt", "exp", "tanh")]
+    check.equal(actual=schedule, expected=["fill_constant", "sqrt", "exp", "tanh"], what=f"the schedule among {types}")
+
+
 @pytest.mark.parametrize("fetch", ["before", "after", "both"])
 def test_what_a_deleted_scale_made_can_be_fetched(static: Any, paddle: Any, fetch: str) -> None:
     """The input and the output of a deleted scale can be fetched, with the same values."""
