@@ -1,8 +1,8 @@
-"""Dropout in several places of a program: masks of their own, which are the same when a stage goes forward again."""
+"""Dropout in several places of a program, and random numbers: masks of their own, the same when a stage goes forward again."""
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Callable, List, Mapping
 
 import numpy as np
 import pytest
@@ -88,3 +88,30 @@ def test_dropouts_of_one_program_are_independent(paddle: Any, static: Any, place
     outputs = np.stack([[np.reshape(value, (-1, POSITIONS)) for value in device.run(ones)] for _ in range(runs)])
 
     check.dropout_masks(masks=outputs != 0, rate=HALF, axes=("run", "dropout", "slot"), what="dropout")
+
+
+DRAWN: Mapping[str, Callable[[Any, Any], Any]] = {
+    "uniform": lambda paddle, x: paddle.uniform([1, POSITIONS], min=-3.0, max=3.0),
+    "normal": lambda paddle, x: paddle.normal(0.0, 5.0, [1, POSITIONS]),
+    "bernoulli": lambda paddle, x: paddle.bernoulli(paddle.scale(x, 0.5)) - 0.5,
+}
+"""Numbers of which half are above zero."""
+
+
+# No document says how a device draws for several micro-batches and replicas.
+@pytest.mark.emulator
+@pytest.mark.ipus(3)
+@pytest.mark.parametrize("name", DRAWN)
+def test_drawn_numbers_follow_the_seed(paddle: Any, static: Any, name: str) -> None:
+    """Each seed, run, micro-batch and replica has numbers of its own; the same seed draws the same again."""
+    config, runs = counts(2, 4, 3), 3
+    drawn = DRAWN[name](paddle, static.data("x", [None, POSITIONS], "float32"))
+    ones = np.ones((config.micro_batches, POSITIONS), np.float32)
+    by_seed = []
+    for seed in (11, 12, 13, 11):
+        device = Device(paddle, [drawn], exact.strategy(paddle, config, training=False, random_seed=seed))
+        by_seed.append([np.reshape(device.run(ones)[0], (-1, POSITIONS)) for _ in range(runs)])
+
+    *different, again = np.array(by_seed)
+    check.identical(actual=again, expected=different[0], what=f"the {name} numbers of the first seed")
+    check.dropout_masks(masks=np.array(different) > 0, rate=HALF, axes=("seed", "run", "slot"), what=name)
