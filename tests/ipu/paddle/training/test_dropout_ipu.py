@@ -1,4 +1,4 @@
-"""Dropout in several places of a program, and random numbers: masks of their own, the same when a stage goes forward again."""
+"""Dropouts and random numbers of a program: masks of their own, the same when a stage goes forward again."""
 
 from __future__ import annotations
 
