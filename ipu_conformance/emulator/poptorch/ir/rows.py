@@ -87,6 +87,14 @@ def _axis(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     return {"axis": int(dim) % max(len(shape), 1) if isinstance(dim, int) else 0}
 
 
+def _position(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
+    return {**_axis(values, shape), "keepdims": int(bool(values.get("keepdim")))}
+
+
+def _product(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
+    return {"alpha": float(values.get("alpha", 1.0)), "beta": float(values.get("beta", 1.0))}
+
+
 def _axes(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
     dim = values.get("dim")
     axes = tuple(range(len(shape))) if dim is None or dim == [] else _each(dim, 1)
@@ -119,7 +127,10 @@ def _slice(values: Values, shape: Sequence[int]) -> Dict[str, Any]:
         end = length
     elif end < 0:
         end += length
-    return {"axes": (dim,), "starts": (start,), "ends": (int(end),)}
+    attributes: Dict[str, Any] = {"axes": (dim,), "starts": (start,), "ends": (int(end),)}
+    if values.get("step", 1) != 1:
+        attributes["steps"] = (int(values["step"]),)
+    return attributes
 
 
 def _number(name: str, default: float, *, to: str) -> Attributes:
@@ -219,7 +230,7 @@ ROWS: Mapping[str, Row] = {
     **_rows("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d", "AveragePool", kind="adaptive_pool"),
     **_rows("linear", "MatMul", kind="linear"),
     **_rows("matmul mm bmm mv dot", "MatMul"),
-    **_rows("addmm", "Gemm", inputs=("mat1", "mat2", "self")),
+    **_rows("addmm", "Gemm", inputs=("mat1", "mat2", "self"), attributes=_product),
     **_rows("batch_norm", "BatchNormalization", attributes=_batch_norm,
             inputs=("input", "weight", "bias", "running_mean", "running_var")),
     **_rows("layer_norm", "GroupNormalization", attributes=_layer_norm, inputs=("input", "weight", "bias")),
@@ -245,8 +256,8 @@ ROWS: Mapping[str, Row] = {
     **_rows("max", "ReduceMax", attributes=_axes, kind="extremum"),
     **_rows("min", "ReduceMin", attributes=_axes, kind="extremum"),
     **_rows("topk sort", "TopK", attributes=_topk),
-    **_rows("argmax", "ArgMax", attributes=_axis),
-    **_rows("argmin", "ArgMin", attributes=_axis),
+    **_rows("argmax", "ArgMax", attributes=_position),
+    **_rows("argmin", "ArgMin", attributes=_position),
     **_rows("to _to_copy type_as half float", "Cast", inputs=("self",), kind="cast"),
     **_rows("clone contiguous alias lift_fresh lift_fresh_copy", "Identity"),
     **_rows("zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full", "Constant", kind="filled"),
