@@ -107,13 +107,13 @@ def test_an_old_layer_computes_what_it_says(paddle: Any, fluid: Any, name: str) 
 
 Write = Callable[[Any, Any, Any, Any], Any]
 WRITTEN: Mapping[str, Tuple[str, Write, np.ndarray]] = {
-    "zeros_like": ("float32", lambda layers, x, y, into: layers.zeros_like(x, out=into), X * 0),
-    "ones_like": ("float32", lambda layers, x, y, into: layers.ones_like(x, out=into), X * 0 + 1),
+    "zeros_like": ("float32", lambda layers, x, y, into: layers.zeros_like(x, out=into), np.zeros_like(X)),
+    "ones_like": ("float32", lambda layers, x, y, into: layers.ones_like(x, out=into), np.ones_like(X)),
     "sums": ("float32", lambda layers, x, y, into: layers.sums([x, y, x], out=into), X + Y + X),
     "fill_constant": (
         "float32",
         lambda layers, x, y, into: layers.fill_constant([2, 3], "float32", 3.0, out=into),
-        X * 0 + 3,
+        np.full_like(X, 3),
     ),
     "less_than": ("bool", lambda layers, x, y, into: layers.less_than(x, y, cond=into), X < Y),
     "greater_equal": ("bool", lambda layers, x, y, into: layers.greater_equal(x, y, cond=into), X >= Y),

@@ -10,6 +10,11 @@ dumped.declare(
     "paddle",
     (
         (
+            "joined-in-front",
+            "the last tensors that are joined are joined along their first axis",
+            dumped.changed(dumped.of_type("Concat"), dumped.attribute("axis", lambda axis: 0)),
+        ),
+        (
             "statistics-still",
             "the last batch norm keeps its running statistics as they were",
             dumped.changed(dumped.of_type("BatchNormalization"), dumped.attribute("momentum", lambda share: 1.0)),

@@ -8,7 +8,7 @@ from typing import Any, Callable, Tuple
 
 import numpy as np
 
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, patch, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, never, patch, register, result
 from ipu_conformance.emulator.faults.catalogue.paddle import VALUE, told
 
 PROGRAMS = "paddle.compile.slot_programs:Programs"
@@ -59,6 +59,8 @@ def _rate_of_the_program(original: Any, executable: Any) -> None:
 
 
 for _name, _area, _place, _what, _wrong in (
+    ("paddle-drawn-numbers-unseeded", "numerics", "paddle.compile.slot_programs:draws",
+     "random numbers come from Paddle's own generator", never),
     ("paddle-uneven-replicas", "plan", "core.topology:paddle_ipus", "replicas need not divide the IPUs", always(None)),
     ("paddle-shallow-pipeline", "plan", "core.limits:check_paddle", "a pipeline of any depth is accepted",
      always(None)),

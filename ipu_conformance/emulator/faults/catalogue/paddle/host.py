@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
-from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, never, register, result
+from ipu_conformance.emulator.faults.catalogue import Fault, Wrong, always, argument, never, register, result
 from ipu_conformance.emulator.faults.catalogue.paddle import VALUE, told
 
 PRECISION = "paddle.compile.precision"
@@ -137,6 +137,11 @@ for _name, _area, _place, _what, _wrong in (
      "the answer holds what completed the batch", lambda original, request, fetched: list(fetched)),
     ("paddle-fluid-activations-left-out", "numerics", "paddle.legacy.table:activated",
      "old layers have no activation behind them", lambda original, value, act: value),
+    ("paddle-fluid-zeros-written-nowhere", "streams", "name:paddle.legacy.layers:_FUNCTIONS",
+     "zeros_like of old leaves the variable as it is that it is told to write",
+     lambda functions: {**functions, "zeros_like": lambda x, out=None: functions["zeros_like"](x)}),
+    ("paddle-fluid-arrays-keep-their-type", "streams", "paddle.legacy.dygraph:to_variable",
+     "an array of old becomes a tensor of its own type, whichever is asked for", argument("dtype", always(None))),
     ("paddle-fluid-models-without-weights", "weights", "paddle.legacy.io:load_persistables",
      "a model of old is loaded with weights of zeros", _of_zeros),
     ("paddle-fluid-weights-not-loaded", "weights", "paddle.legacy.io:load_params",

@@ -93,6 +93,12 @@ def _decay_of_adamw(original: Original, update: Any, attribute: Any) -> float:
     return float(update.attr("coeff")) if update.type == "adamw" else original(update, attribute)
 
 
+def _of_two_nodes(original: Original, graph: Any, program: Any) -> None:
+    original(graph, program)
+    for variable in program.desc.block(0).all_vars():
+        graph.create_var_node(variable)
+
+
 for _name, _place, _what, _wrong in (
     ("paddle-decay-left-out", f"{FOLDING}:_decay", "weight decay is not folded", always(0.0)),
     ("paddle-decay-halved", f"{FOLDING}:_decay", "half of the weight decay is folded",
@@ -155,6 +161,13 @@ for _name, _place, _what, _wrong in (
      lambda original, block, feeds, fetches: original(block, feeds[::-1], fetches)),
     ("paddle-expands-by-tensors", "paddle.compile.canonical:_translate", "a tensor says how often expand repeats",
      _expands_by_tensors),
+    ("paddle-variables-twice-in-the-graph", "paddle.compile.compilation:rebuild",
+     "a graph has a second node of each variable", _of_two_nodes),
+    ("paddle-first-mapping-alone", "paddle.compile.canonical:translated", "a strategy has one custom op at most",
+     argument("custom_ops", lambda rows: rows[:1])),
+    ("paddle-schedule-translated", "paddle.compile.canonical:_is_translated",
+     "a part of what computes the learning rate becomes an op of the device",
+     lambda original, type, role: original(type, role) or type == "tanh"),
     ("paddle-dump-without-values", "paddle.ir.lowering:value_of", "the dumped model has no weights", always(None)),
     ("paddle-dot-checks-ignored", VALUE, "no IR is drawn", told(dot_checks=[])),
     ("paddle-dot-of-the-forward-pass", "paddle.ir.lowering:lower", "every check draws the forward pass",

@@ -10,6 +10,11 @@ dumped.declare("poptorch", dumped.POPART, __name__)
 dumped.declare(
     "poptorch",
     (
+        (
+            "joined-in-front",
+            "the last tensors that are joined are joined along their first axis",
+            dumped.changed(dumped.of_type("Concat"), dumped.attribute("axis", lambda axis: 0)),
+        ),
         ("nesterov-lost", "the last weight follows its gradient alone", dumped.lost(dumped.of_type("SGD1Nesterov"))),
         (
             "decay-halved",

@@ -170,6 +170,10 @@ for _fault in (
           "the last gradient is used as it is", _last_unclipped),
     Fault("poptorch-memory-of-one-micro-batch", "ir", "core.memory:_ipu_memory",
           "a pipeline needs memory for one micro-batch", _one_micro_batch),
+    Fault("poptorch-ir-operand-once", "ir", "poptorch.ir.forward:Forward.tensors",
+          "an op that reads a tensor twice is said to read it once", result(lambda names: list(dict.fromkeys(names)))),
+    Fault("poptorch-memory-never-freed", "ir", "core.memory:_Events.change",
+          "what a micro-batch keeps stays after its backward pass", argument("nbytes", lambda sizes: abs(sizes))),
     Fault("poptorch-memory-halved", "ir", "core.memory:IpuMemory.peak", "half of the memory in use is counted",
           result(lambda peak: peak // 2)),
 ):  # fmt: skip

@@ -134,5 +134,14 @@ for _fault in (
           lambda original, scope, outer: outer),
     Fault("attributes-lost", "ir", "poptorch.ops.marked:Attribute._tag", "operations do not carry their attributes",
           lambda original, attribute, outer: outer),
+    Fault("attributes-of-the-outer-scope-lost", "ir", "poptorch.ops.marked:Attribute._tag",
+          "an attribute takes the place of the outer scope's",
+          lambda original, attribute, outer: {**outer, **attribute.attributes}),
+    Fault("batched-products-hold-wide-sums", "numerics", "name:poptorch.run.precision:_PRODUCTS",
+          "batched products hold partial sums in float32 whatever was asked",
+          lambda products: {call: made for call, made in products.items() if "bmm" not in str(call)}),
+    Fault("integers-printed-as-fractions", "streams", "poptorch.ops.printing:_aligned",
+          "whole numbers are printed in the format of fractions",
+          argument("values", lambda values: [float(value) for value in values])),
 ):  # fmt: skip
     register(_fault, __name__)

@@ -299,3 +299,10 @@ def _of_the_first(original: Any, scale: Any, *arguments: Any) -> Any:
         return original(scale, *arguments)
     finally:
         scale._counts = right
+
+
+register(
+    Fault("convolutions-not-looked-at", "update", "name:poptorch.run.loss_scaling:TRACKED",
+          "the loss scale follows the gradients of matrix products alone",
+          lambda tracked: {call: count for call, count in tracked.items() if "convolution" not in str(call)}), __name__
+)  # fmt: skip

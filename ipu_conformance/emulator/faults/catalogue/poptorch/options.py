@@ -98,3 +98,14 @@ def _last_alone(original: Any, layout: Any, period: int) -> Any:
        "the older name of the reduction type sets nothing")  # fmt: skip
 def _unheard(original: Any, options: Any, reduction_type: Any) -> Any:
     return options
+
+
+@patch("options-switched-on-for-good", "plan", f"{VALUES}.set", "an option that is on cannot be switched off")
+def _kept_on(original: Original, options: Any, **values: Any) -> Any:
+    kept = {name: options._values.get(name, value) if value is False else value for name, value in values.items()}
+    return original(options, **kept)
+
+
+@patch("nests-compared-by-their-tensors", "plan", "poptorch.api.testing:allclose", "lists and tuples are alike")
+def _of_one_kind(original: Original, ref: Any, other: Any) -> Any:
+    return original(*(list(each) if isinstance(each, (list, tuple)) else each for each in (ref, other)))
