@@ -232,6 +232,18 @@ def test_the_executed_dump_of_a_function_is_what_the_device_returned(
     check.identical(actual=told[0, 0, 0].astype(returned.dtype), expected=returned, what=f"the executed dump of {text}")
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)], ids=str)
+def test_the_dump_gives_the_fetches_in_their_order(static: Any, paddle: Any, tmp_path: Path, order: Any) -> None:
+    """The outputs of the dumped model are the fetches, in the order that was asked for."""
+    x = static.data("x", [4, 3], "float32")
+    made = [paddle.tanh(x), paddle.exp(x), paddle.tanh(paddle.abs(x))]
+    fetches = [made[place] for place in order]
+    compiled(paddle, fetches, onnx_dump_path=str(tmp_path / "model.onnx"))
+
+    outputs = [output.name for output in loaded(tmp_path / "model.onnx").graph.output]
+    check.equal(actual=outputs, expected=[each.name for each in fetches], what="the list of outputs")
+
+
 def test_a_model_that_is_saved_later_holds_the_trained_weights(net: Net, tmp_path: Path) -> None:
     """``save_model_proto`` copies the weights to the host and writes them."""
     program = net.compile()

@@ -13,7 +13,7 @@ from ipu_conformance import check
 from ipu_conformance.oracle.tolerance.ops import Tolerance
 
 from .. import regression
-from ..device import compiled
+from ..device import compiled, started
 from ..regression import RATE, START, float32, half, half_step, odd, targets
 
 HALF = np.float16
@@ -303,6 +303,42 @@ def test_partial_sums(paddle: Any, static: Any, partials: str) -> None:
 
     check.dtype(actual=total, expected=HALF, what="the sum")
     check.holds(total.item() in possible, f"the sum is {total.item()} where one of {possible} is expected.")
+
+
+PRODUCTS: Dict[str, Tuple[Tuple[int, ...], Tuple[int, ...], Dict[str, bool]]] = {
+    "shared": ((3, 4, 5), (5, 2), {}),
+    "turned-weight": ((3, 4, 5), (2, 5), {"transpose_y": True}),
+    "turned-input": ((3, 5, 4), (5, 2), {"transpose_x": True}),
+    "repeated": ((3, 4, 5), (1, 5, 2), {}),
+    "stacked": ((3, 4, 5), (3, 5, 2), {}),
+}
+"""The shape of an input and of a weight, and how they are multiplied."""
+
+
+@pytest.mark.parametrize("partials", ["float", "half"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_gradients_of_products_are_summed(paddle: Any, static: Any, name: str, partials: str) -> None:
+    """The gradient of a weight is the sum over all matrices that it is multiplied with; small numbers are exact."""
+    fed, held, how = PRODUCTS[name]
+    start = np.ones(held, np.float32)
+    initial = paddle.nn.initializer.Assign(start)
+    weight = paddle.static.create_parameter(list(held), "float32", "w", default_initializer=initial)
+    variable = static.data("x", list(fed), "float16")
+    out = paddle.cast(paddle.matmul(variable, paddle.cast(weight, "float16"), **how), "float32")
+    paddle.optimizer.SGD(1.0).minimize(paddle.sum(out))
+    started(paddle)
+    device = compiled(paddle, [out], size=fed[0], training=True, partials_type_matmuls=partials)
+    x = (np.arange(np.prod(fed)) % 7 - 3).reshape(fed)
+    (fetched,) = device.run(x.astype(HALF))
+    device.sync()
+
+    left = np.swapaxes(x, 1, 2) if how.get("transpose_x") else x
+    right = np.swapaxes(start, -1, -2) if how.get("transpose_y") else start
+    gradient = np.swapaxes(left, 1, 2) @ np.ones((*left.shape[:2], 2))
+    gradient = gradient if name == "stacked" else gradient.sum(axis=0, keepdims=len(held) > 2)
+    gradient = gradient.T if how.get("transpose_y") else gradient
+    check.identical(actual=fetched, expected=float32(left @ right), what="the product")
+    check.identical(actual=device.value("w"), expected=float32(start - gradient), what="the weight")
 
 
 def _check_both_ways(paddle: Any, below: float, above: float) -> None:

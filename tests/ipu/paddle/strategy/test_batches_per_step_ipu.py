@@ -13,6 +13,7 @@ from ipu_conformance.run import RunConfig
 
 from ...training import counts_id
 from .. import exact
+from ..device import compiled, started
 from ..exact import Device, counts
 
 # Means over powers of two micro-batches are exact.
@@ -82,6 +83,24 @@ def test_a_running_mean_of_many_is_the_mean(paddle: Any, static: Any, config: Ru
 
     expected = exact.START - steps.mean(axis=0)
     check.close(actual=weights["w0"], expected=expected, tolerance=allowed, what="the weight")
+
+
+def test_a_running_mean_does_not_overflow(paddle: Any, static: Any) -> None:
+    """Five gradients of 2^126 have a mean that float32 holds, and a sum that it does not."""
+    large = 2.0**126
+    start = paddle.nn.initializer.Constant(2.0)
+    weight = paddle.static.create_parameter([1], "float32", "w", default_initializer=start)
+    loss = paddle.sum(paddle.multiply(static.data("x", [None, 1], "float32"), weight))
+    paddle.optimizer.SGD(1.0 / large).minimize(loss)
+    started(paddle)
+    options = {"enable_gradient_accumulation": True, "accumulation_factor": 5}
+    device = compiled(
+        paddle, [loss], size=1, training=True, mean_accumulation_and_replication_reduction_strategy=0, **options
+    )
+    device.run(np.full((5, 1), large, np.float32))
+    device.sync()
+
+    check.holds(np.isfinite(device.value("w")).all(), f"the weight is {device.value('w')}: the gradients overflowed.")
 
 
 @pytest.mark.parametrize("runs", [2, 3])

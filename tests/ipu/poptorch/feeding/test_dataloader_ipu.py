@@ -109,6 +109,13 @@ def test_batches_of_a_sampler_are_collated_one_by_one(loading: Loading) -> None:
     check.equal(actual=actual, expected=expected, what="the batches of two calls")
 
 
+@pytest.mark.emulator
+def test_a_sampler_of_batches_sets_the_order(loading: Loading) -> None:
+    """It cannot be shuffled besides, as torch's loader says."""
+    with check.raises(ValueError, match="shuffle", what="shuffle=True with a batch_sampler"):
+        loading.loader(numbers(6), batch_sampler=[[5, 0], [3, 2]], shuffle=True)
+
+
 def _samples(loader: Any) -> Tuple[int, ...]:
     """The samples of a pass in their order."""
     return tuple(itertools.chain(*values(loader)))
