@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 import pytest
 
-from ipu_conformance import check, interpreter
+from ipu_conformance import check, interpreter, ir
 
 from ...training.executed import executable
 from ..lazily import poptorch, torch
@@ -83,6 +84,36 @@ def test_the_executed_dump_of_a_function_is_what_the_model_returned(text: str) -
         (told,) = interpreter.execute(graph, fed).outputs.values()
 
     check.identical(actual=told[0, 0, 0].astype(returned.dtype), expected=returned, what=f"the executed dump of {text}")
+
+
+FILLED = (
+    "x * 2.5",
+    "x + torch.ones(4, 5)",
+    "x * torch.full((4, 5), 3.0)",
+    "torch.zeros(3, 4, 5) - x",
+    "x - torch.full_like(x, -1.5) * torch.ones_like(x)",
+    "torch.where(x > 0, x, torch.zeros_like(x))",
+    "x.masked_fill(x > 0, -2.0)",
+)
+"""Calls with constants, whose values an exported model holds."""
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("text", FILLED)
+def test_the_executed_export_of_a_function_is_what_the_model_returned(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that is exported as ONNX has the values of its constants."""
+    path, x = tmp_path / "model.onnx", _eighths(7, 0.25)
+    monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(path))
+    model = poptorch.inferenceModel(as_model(lambda model, x: eval(text, {"torch": torch, "x": x})))
+    returned = model(torch.from_numpy(x)).numpy()
+    with executable():
+        (told,) = interpreter.execute(ir.read(str(path)), {"tensors_0": x}).outputs.values()
+
+    check.identical(
+        actual=told[0, 0, 0].astype(returned.dtype), expected=returned, what=f"the executed export of {text}"
+    )
 
 
 class Counts(NamedTuple):
