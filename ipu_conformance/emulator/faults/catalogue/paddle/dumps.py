@@ -1,5 +1,7 @@
 """Ways for a dump of Paddle to tell another computation than the device's."""
 
+from dataclasses import replace
+
 from ipu_conformance.emulator.faults.catalogue import dumped
 
 UNUSED = ("cast-lost",)
@@ -9,6 +11,11 @@ dumped.declare("paddle", [row for row in dumped.POPART if row[0] not in UNUSED],
 dumped.declare(
     "paddle",
     (
+        (
+            "outputs-reversed",
+            "the last output of a dump is its first",
+            lambda graph: replace(graph, outputs=graph.outputs[::-1]),
+        ),
         (
             "joined-in-front",
             "the last tensors that are joined are joined along their first axis",

@@ -19,6 +19,14 @@ def _from_the_first(original: Callable[..., None], sampler: Any, *arguments: Any
     sampler.begin = 0
 
 
+@patch("loader-order-not-compared", "plan", "poptorch.data.dataloader:DataLoader.__init__",
+       "a loader may be told to shuffle the batches of a sampler")  # fmt: skip
+def _told_to_shuffle(original: Callable[..., None], loader: Any, *arguments: Any, **words: Any) -> None:
+    if words.get("batch_sampler") is not None:
+        words["shuffle"] = None
+    original(loader, *arguments, **words)
+
+
 @patch("loader-has-to-sleep", "streams", "poptorch.data.asynchronous:AsynchronousDataAccessor.__init__",
        "a loader that never sleeps is refused")  # fmt: skip
 def _without_rest(original: Callable[..., None], accessor: Any, *arguments: Any, **words: Any) -> None:
