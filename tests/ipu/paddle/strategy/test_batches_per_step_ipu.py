@@ -93,7 +93,7 @@ def test_a_running_mean_does_not_overflow(paddle: Any, static: Any) -> None:
     loss = paddle.sum(paddle.multiply(static.data("x", [None, 1], "float32"), weight))
     paddle.optimizer.SGD(1.0 / large).minimize(loss)
     started(paddle)
-    options = {"enable_gradient_accumulation": True, "accumulation_factor": 5}
+    options: Dict[str, Any] = {"enable_gradient_accumulation": True, "accumulation_factor": 5}
     device = compiled(
         paddle, [loss], size=1, training=True, mean_accumulation_and_replication_reduction_strategy=0, **options
     )
