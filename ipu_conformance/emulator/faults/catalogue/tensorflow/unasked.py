@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable
 
-from ipu_conformance.emulator.faults.catalogue import patch
+from ipu_conformance.emulator.faults.catalogue import Fault, always, argument, never, patch, register, result
 
 Original = Callable[..., Any]
 
@@ -92,3 +93,58 @@ def _of_the_first(original: Original, machine: Any, replica: int) -> Any:
        "a pipeline takes the gradients of the loss itself for an optimizer that scales it")  # fmt: skip
 def _not_scaled(original: Original, optimizer: Any, loss: Any) -> Any:
     return loss
+
+
+@patch("estimator-shows-its-training", "ir", "tensorflow.estimator.base:BaseEstimator._call_model_fn",
+       "an estimator that has trained shows the program of the training for good")  # fmt: skip
+def _of_the_training(original: Original, estimator: Any, *call: Any) -> Any:
+    before = getattr(estimator, "last_program", None)
+    spec = original(estimator, *call)
+    estimator.last_program = before or estimator.last_program
+    return spec
+
+
+@patch("keras-one-stage-for-good", "plan", "tensorflow.keras.stages:assign",
+       "a nested model that was assigned once gets no stages of its own any more")  # fmt: skip
+def _one_for_good(original: Original, node: Any, stage: Any) -> None:
+    if not (isinstance(stage, dict) and hasattr(node, "_assigned_before")):
+        original(node, stage)
+    node._assigned_before = True
+
+
+@patch("keras-memory-without-schedule", "ir", "tensorflow.reports.keras:on_device",
+       "the memory of a pipeline is that of stages one by one, whatever the schedule")  # fmt: skip
+def _one_by_one(original: Original, executed: Any) -> Any:
+    return original(replace(executed, schedule="sequential"))
+
+
+@patch("keras-subclass-not-exported", "ir", "tensorflow.keras.serving:_network",
+       "a subclassed model that was built has no inputs to export")  # fmt: skip
+def _itself(original: Original, model: Any) -> Any:
+    return model
+
+
+ACCUMULATED = {
+    "offload_weight_update_variables": None,
+    "replicated_optimizer_state_sharding": False,
+    "reduction_method": "SUM",
+}
+KEPT = "tensorflow.optim.keras_accumulation:GradientAccumulationOptimizer.get_config"
+for _fault in (
+    Fault("keras-validation-before-callbacks", "streams", "tensorflow.keras.callbacks:Stepped.on_test_begin",
+          "a validation begins before the callbacks of the training have ended", never),
+    Fault("keras-old-pipeline-without-dtype", "numerics", "tensorflow.legacy.keras_models:Pipelined._use_pipelining",
+          "an old pipeline accumulates in the type of the gradients",
+          argument("options", lambda options: {**options, "gradient_accumulation_dtype": None})),
+    Fault("keras-accumulation-not-told", "update", KEPT, "a configuration does not tell how gradients are accumulated",
+          result(lambda config: {**config, **ACCUMULATED})),
+    Fault("keras-wrapper-without-slots", "update", "tensorflow.optim.keras_wrappers:IpuOptimizer.get_slot",
+          "a wrapper has no slots", never),
+    Fault("graph-built-for-the-first-device", "plan", "tensorflow.compile.compiler:_ordinal",
+          "a graph has the IPUs of the first device, whichever it is for", always(0)),
+    Fault("session-devices-of-one-ipu", "ir", "tensorflow.config.system:session_devices",
+          "a device of a session has the memory of the first device",
+          result(lambda devices: [type(each)(each.name, each.device_type, devices[0].memory_limit_bytes, 0)
+                                  for each in devices])),
+):  # fmt: skip
+    register(_fault, __name__)
