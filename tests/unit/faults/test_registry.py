@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -234,6 +236,22 @@ def test_an_unknown_name_offers_the_nearest_and_the_command_that_lists_all():
     assert str(info.value).startswith("no fault is named 'sum-instead-of-means';")
     assert "faults list" in str(info.value)
     assert len(str(info.value)) < 200
+
+
+WITHOUT_FRAMEWORKS = """
+import sys
+for framework in ("torch", "tensorflow", "paddle"):
+    sys.modules[framework] = None
+from ipu_conformance.emulator.faults import asked
+asked.require(["update-halved", "tensors-say-cpu"], ["poptorch", "paddle"])
+"""
+
+
+def test_a_name_is_known_where_no_framework_is_installed():
+    """A run of one framework has no other; whoever reads the catalogues imports none."""
+    answer = subprocess.run([sys.executable, "-c", WITHOUT_FRAMEWORKS], capture_output=True, text=True, check=False)
+
+    assert answer.returncode == 0, answer.stderr
 
 
 def test_injecting_an_unknown_name_injects_nothing():
